@@ -1,10 +1,11 @@
-//! From a command line to a node that answers, and back to a clean stop.
+//! Boot: from the command line to a node that answers, and back to a clean stop.
 //!
-//! Phases, each with its own error: configuration → lock on the work directory → shards → storage on every shard →
-//! engines → listeners on shard 0 → `ceto ready`. Administration's ports are bound once the lock is held, before anything is
-//! opened, and answered by a thread of its own (`admin`). On SIGINT or SIGTERM the listeners close, requests in flight end,
-//! memtables are flushed, and the process ends with 0; another thread (`signals`) sees to it that the process ends in any
-//! case. What fails before `ceto ready` ends it with 1 and one line that says what to do.
+//! Phases, each with its own error: configuration → lock on the work directory → shards → storage on every
+//! shard → engines → listeners on shard 0 → `ceto ready`. The ports of administration are bound once the lock
+//! is held, before any data is opened, and served by a thread of its own (`admin`). On SIGINT or SIGTERM the
+//! listeners close, requests in flight end, memtables are flushed, and the process exits with 0; another
+//! thread (`signals`) ensures that the process ends in any case. A failure before `ceto ready` ends the
+//! process with exit code 1 and one line of advice.
 
 mod advice;
 mod disks;
@@ -42,7 +43,7 @@ pub enum BootError {
     Workdir {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// More shards than processors that this process may use.
@@ -53,7 +54,7 @@ pub enum BootError {
     TooManyShards {
         /// `smp`.
         shards: usize,
-        /// Those of its affinity mask and cgroup.
+        /// Processors of its affinity mask and cgroup.
         processors: usize,
     },
     /// More memory than the machine or its cgroup has.
@@ -77,25 +78,25 @@ pub enum BootError {
     Listen {
         /// Address and port.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A port of administration cannot be listened on.
     #[error("cannot listen on {address} ({key}): {source}{}", advice::port(source, &format!("{option} or {key}, 0 for none")))]
     AdminListen {
-        /// Its key in the configuration.
+        /// The port's key in the configuration.
         key: &'static str,
-        /// Its option on the command line.
+        /// The port's option on the command line.
         option: &'static str,
         /// Address and port.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Administration has no thread.
+    /// The thread of administration could not be started.
     #[error("cannot serve administration: {}{}", .0, advice::system(.0))]
     Administration(std::io::Error),
-    /// Signals cannot be taken.
+    /// Signals could not be taken over, or the thread that handles them could not be started.
     #[error("cannot take signals: {}{}", .0, advice::system(.0))]
     Signals(std::io::Error),
     /// The shards could not be started.
@@ -104,30 +105,30 @@ pub enum BootError {
     /// Storage did not open.
     #[error(transparent)]
     Storage(#[from] storage::StorageError),
-    /// The system schema could not be made.
+    /// The system schema could not be created.
     #[error("cannot make the system schema: {0}")]
     Schema(query::QueryError),
-    /// A shard broke while it started; its own log line says why.
+    /// A shard failed to start; its log has the cause.
     #[error("shard {shard} did not start: {reason}")]
     Shard {
-        /// Which.
+        /// The number of the shard.
         shard: usize,
-        /// What it reported.
+        /// The shard's error.
         reason: String,
     },
-    /// A shard could not write down everything at the end; the commit log has what is missing.
+    /// A shard could not flush everything at the end; the commit log has the rest.
     #[error("shard {shard} did not close cleanly, the next start recovers from the commit log: {reason}")]
     Closing {
-        /// Which.
+        /// The number of the shard.
         shard: usize,
-        /// What it reported.
+        /// The shard's error.
         reason: String,
     },
 }
 
 pub(crate) use advice::port as port_advice;
 
-/// What to do about shards that did not start.
+/// Advice for shards that did not start.
 fn start_advice(error: &reactor::StartError) -> String {
     use reactor::{DriverChoice, StartError};
     match error {
@@ -147,10 +148,12 @@ fn start_advice(error: &reactor::StartError) -> String {
     }
 }
 
-/// Has the allocator give back what it keeps of the calling thread's memory; of each shard that has one.
+/// Returns memory that the allocator keeps for the calling thread to the system. A shard has it as a local
+/// value if its memory is to be returned.
 pub(crate) struct GiveBackPages(pub(crate) fn());
 
-/// Runs a node until it is told to stop. `give_back_pages` has the allocator give the kernel what it keeps.
+/// Runs a node until it is told to stop. `give_back_pages` returns unused memory of the calling thread's
+/// allocator to the system.
 pub fn main(options: &ServerOptions, give_back_pages: fn()) -> ExitCode {
     match run(options, give_back_pages) {
         Ok(()) => ExitCode::SUCCESS,
@@ -162,7 +165,7 @@ pub fn main(options: &ServerOptions, give_back_pages: fn()) -> ExitCode {
 }
 
 fn run(options: &ServerOptions, give_back_pages: fn()) -> Result<(), Box<dyn std::error::Error>> {
-    // First of all: a signal that came before would end the process without a line.
+    // Signals are taken first: an earlier one would end the process without a line in the log.
     let taken = signals::take()?;
     let (config, warnings) = options.configuration()?;
     reactor::log::set_level(config.log_level);
@@ -197,7 +200,8 @@ fn run(options: &ServerOptions, give_back_pages: fn()) -> Result<(), Box<dyn std
         }),
         ..reactor::Config::default()
     };
-    // The first error of any shard, as text, for the exit code; and the thread to end when all shards have.
+    // The error that ends the node, as text, for the exit code; and the administration thread, which ends
+    // after all shards.
     let (failed, failure) = std::sync::mpsc::channel::<String>();
     let (administered, administration) = std::sync::mpsc::channel::<Admin>();
     let attach = signals::watch(taken, options.clone(), config.clone(), has_disks)?;
@@ -227,7 +231,7 @@ fn run(options: &ServerOptions, give_back_pages: fn()) -> Result<(), Box<dyn std
     }
 }
 
-/// What shard 0 does: opens every shard, serves, and stops every shard.
+/// The work of shard 0: opens every shard, serves, and closes every shard.
 async fn lead(
     config: Config,
     info: ShardInfo,
@@ -235,7 +239,7 @@ async fn lead(
     administered: Sender<Admin>,
 ) -> Result<(), BootError> {
     let started = reactor::now();
-    // Until the process ends: the next one finds the ports free.
+    // The lock is held until the process ends, so the next process finds the ports free.
     std::mem::forget(lock::take(&config.workdir).await?);
     let (admin, attach) = Ports::bind(&config)?.serve().map_err(BootError::Administration)?;
     // The receiver outlives every shard.
@@ -252,13 +256,13 @@ async fn lead(
     served.and(closed)
 }
 
-/// Finds out who this node is, then opens it.
+/// Reads the node's identity, then opens the node.
 pub(crate) async fn open_node(config: &Config, shards: usize) -> Result<(), BootError> {
     let identity = Identity::open(&config.workdir, &config.cluster_name, &shard::places(config, 0)).await?;
     open_all(config, &identity, shards).await
 }
 
-/// Opens storage and an engine on every shard at once: recovery crosses shards.
+/// Opens storage and an engine on all shards at the same time, because recovery crosses shards.
 async fn open_all(config: &Config, identity: &Identity, shards: usize) -> Result<(), BootError> {
     let openings: Vec<_> = (0..shards)
         .map(|shard| {
@@ -293,7 +297,7 @@ fn broken(shard: usize, error: &MeshError) -> BootError {
     BootError::Shard { shard, reason: error.to_string() }
 }
 
-/// Listens, says so, and waits to be told to stop.
+/// Opens the ports, reports that the node is ready, and waits until it is told to stop.
 async fn serve(
     config: &Config,
     started: reactor::Instant,
@@ -324,7 +328,7 @@ async fn serve(
         Err(_) => reactor::error!("the task that waits for signals broke"),
     }
     node.mode.set(Mode::Draining);
-    // Whoever changes the transport now finishes first, and finds the mode above afterwards.
+    // A change of the transport under way completes first; a later one sees the mode set above.
     let turn = node.changing.acquire(1).await;
     for listener in node.listeners.take() {
         listener.close().await;
@@ -333,7 +337,7 @@ async fn serve(
     Ok(())
 }
 
-/// Stops every shard: connections first, everywhere, then storage.
+/// Closes every shard: first the connections of all shards, then their storage.
 pub(crate) async fn close_all(shards: usize) -> Result<(), BootError> {
     let each = async |phase: fn(Rc<Shard>) -> shard::Closing| {
         let calls: Vec<_> = (0..shards)

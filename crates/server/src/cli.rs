@@ -1,4 +1,4 @@
-//! The command line: `ceto server` and the tools beside it. Reading it touches nothing.
+//! The command line: `ceto server` and the tools. Parsing it has no side effects.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -96,10 +96,10 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 impl ServerOptions {
-    /// The configuration file, if any, with these options over it, and its warnings.
+    /// The configuration file, if any, overridden by these options, and the warnings about it.
     ///
     /// # Errors
-    /// [`ConfigError`] from the file.
+    /// [`ConfigError`] of the file.
     pub fn configuration(&self) -> Result<(Config, Vec<String>), ConfigError> {
         let (mut config, warnings) = match &self.config {
             Some(path) => Config::from_file(path)?,
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(config.blocked_reactor_notify, Duration::from_millis(20));
         assert_eq!(config.shutdown_timeout, Duration::from_secs(7));
         assert_eq!(config.admin.api_address, Some("127.0.0.6".parse().unwrap()));
-        // Who is told of nothing else knows the node by where clients connect.
+        // Without `listen_address`, the node's own address is the one for CQL clients.
         assert_eq!(config.own_address(), IpAddr::from([127, 0, 0, 5]));
         assert_eq!(
             (config.admin.api_port, config.admin.prometheus_port),

@@ -1,7 +1,9 @@
-//! The configuration: a YAML file with the keys of `cassandra.yaml` and `scylla.yaml`, then the command line.
+//! The configuration: a YAML file with the keys of `cassandra.yaml` and `scylla.yaml`, overridden by the
+//! command line.
 //!
-//! A key means what it means there. A key we have no meaning for yet gives one warning; a key nobody knows, or a value
-//! that cannot be, stops the start with file, line and column and, for a key, the nearest known one.
+//! A key has the meaning that it has in those files. A known key that has no effect here gives a warning. An
+//! unknown key, or an invalid value, stops the start with file, line and column and, for a key, the nearest
+//! known one.
 
 mod admin;
 mod guardrails;
@@ -25,7 +27,7 @@ use reactor::log::Level;
 use storage::LargeLimits;
 use value::{Document, Value};
 
-/// Everything the process is told before it starts.
+/// All settings of the process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `cluster_name`.
@@ -34,25 +36,25 @@ pub struct Config {
     pub data_center: String,
     /// `rack`.
     pub rack: String,
-    /// `workdir`: where everything lies that has no path of its own.
+    /// `workdir`: the directory of everything that has no path of its own.
     pub workdir: PathBuf,
-    /// Words of refused starts whose losses are accepted; on the command line only (`--accept-missing`).
+    /// Words of refused starts whose losses are accepted; only on the command line (`--accept-missing`).
     pub accept_missing: Vec<String>,
-    /// `data_file_directories`, of which there may be one.
+    /// `data_file_directories`; at most one.
     pub data_dir: Option<PathBuf>,
     /// `commitlog_directory`.
     pub commitlog_dir: Option<PathBuf>,
-    /// `rpc_address`: where CQL clients connect.
+    /// `rpc_address`: the address for CQL clients.
     pub rpc_address: IpAddr,
-    /// `broadcast_rpc_address`: what drivers are told.
+    /// `broadcast_rpc_address`: the address sent to drivers.
     pub broadcast_rpc_address: Option<IpAddr>,
-    /// `listen_address`: where other nodes connect; without it, where clients do.
+    /// `listen_address`: the address for other nodes; `None` for the one for clients.
     pub listen_address: Option<IpAddr>,
     /// `storage_port`, shown to drivers in `system.local`.
     pub storage_port: u16,
     /// `native_transport_port`.
     pub native_port: u16,
-    /// `native_shard_aware_transport_port`; `None` for none.
+    /// `native_shard_aware_transport_port`; `None` if there is no such port.
     pub shard_aware_port: Option<u16>,
     /// `native_transport_max_frame_size`, bytes.
     pub frame_bytes_max: usize,
@@ -60,39 +62,42 @@ pub struct Config {
     pub connections_max: Option<usize>,
     /// `native_transport_max_concurrent_connections_per_ip`; `None` for no limit.
     pub connections_per_ip_max: Option<usize>,
-    /// `native_transport_timeout`: a request that could not start within it is not started any more.
+    /// `native_transport_timeout`: a request that could not start within this time is refused.
     pub native_timeout: Duration,
-    /// `native_transport_max_requests_per_connection`: requests of one connection in flight.
+    /// `native_transport_max_requests_per_connection`: limit to the requests in flight of one connection.
     pub requests_per_connection_max: usize,
-    /// `max_concurrent_requests_per_shard`: requests of one shard in flight.
+    /// `max_concurrent_requests_per_shard`: limit to the requests in flight of one shard.
     pub requests_per_shard_max: usize,
-    /// `native_transport_max_concurrent_requests_in_bytes`, bytes of requests in flight on one shard.
+    /// `native_transport_max_concurrent_requests_in_bytes`: limit to the bytes of requests in flight of one
+    /// shard.
     pub request_bytes_per_shard_max: usize,
-    /// `commitlog_sync`.
+    /// `commitlog_sync`: whether its value is `batch`.
     pub commitlog_batch: bool,
     /// `commitlog_sync_period`.
     pub commitlog_sync_period: Duration,
     /// `commitlog_segment_size`, bytes.
     pub commitlog_segment_bytes: u64,
-    /// `max_mutation_size`, bytes; `None` for half of a commit-log segment.
+    /// `max_mutation_size`, bytes; `None` for half a commit-log segment.
     pub mutation_bytes_max: Option<u64>,
     /// `commitlog_total_space`, bytes for the whole node; `None` leaves it to the storage engine.
     pub commitlog_bytes_max: Option<u64>,
-    /// `commitlog_replay_ignore_errors`: go on behind a corrupt entry instead of refusing to start.
+    /// `commitlog_replay_ignore_errors`: replay continues after a corrupt entry instead of stopping the
+    /// start.
     pub commitlog_replay_ignore_errors: bool,
     /// `sstable_summary_ratio`, from 0 to 1.
     pub sstable_summary_ratio: f64,
-    /// `components_memory_reclaim_threshold`, from 0 to 1: part of the memory for what open table files keep there.
+    /// `components_memory_reclaim_threshold`, from 0 to 1: the share of memory for the resident components of
+    /// open table files.
     pub components_share: f64,
     /// `column_index_size`, bytes.
     pub column_index_bytes: u32,
     /// `memtable_total_space`, bytes for the whole node.
     pub memtable_bytes: Option<u64>,
-    /// `compaction_throughput`, bytes per second for the whole node; 0 for any number.
+    /// `compaction_throughput`, bytes per second for the whole node; 0 for no limit.
     pub compaction_bytes_per_second: u64,
-    /// `compaction_static_shares`; 0 lets the shares of compactions follow their backlog.
+    /// `compaction_static_shares`; with 0 the shares of compactions follow their backlog.
     pub compaction_static_shares: u32,
-    /// `concurrent_compactors`: compactions of a shard at a time.
+    /// `concurrent_compactors`: most compactions of a shard at a time.
     pub concurrent_compactors: Option<usize>,
     /// `read_request_timeout`.
     pub read_timeout: Duration,
@@ -104,23 +109,24 @@ pub struct Config {
     pub cas_contention_timeout: Duration,
     /// `truncate_request_timeout`.
     pub truncate_timeout: Duration,
-    /// `request_timeout`: everything else.
+    /// `request_timeout`: the timeout of all other requests.
     pub request_timeout: Duration,
     /// `smp`: shards; `None` for one per processor this process may use.
     pub shards: Option<usize>,
     /// `memory`, bytes for the whole node.
     pub memory_bytes: Option<u64>,
-    /// `developer_mode`: no pinning, no complaints about the machine.
+    /// `developer_mode`: no pinning of threads, no demands on the machine.
     pub developer_mode: bool,
-    /// `overprovisioned`: no pinning, and more shards than processors may be.
+    /// `overprovisioned`: no pinning of threads, and more shards than processors are allowed.
     pub overprovisioned: bool,
-    /// `ignore_authentication`: start though an `authenticator`, an `authorizer` or their like is asked for.
+    /// `ignore_authentication`: start even if an unsupported `authenticator`, `authorizer` or similar is
+    /// configured.
     pub ignores_authentication: bool,
-    /// `ignore_encryption`: start though encryption of connections or files is asked for.
+    /// `ignore_encryption`: start even if unsupported encryption of connections or files is configured.
     pub ignores_encryption: bool,
-    /// `ignore_audit`: start though a record of what clients do is asked for.
+    /// `ignore_audit`: start even if an unsupported record of clients' actions is configured.
     pub ignores_audit: bool,
-    /// `reactor_spin_us`: how long an idle shard looks for work before it sleeps.
+    /// `reactor_spin_us`: how long an idle shard polls for work before it sleeps.
     pub spin_us: u32,
     /// `reactor_driver`: `auto`, `uring` or `poll`.
     pub driver: Driver,
@@ -128,31 +134,34 @@ pub struct Config {
     pub user_functions: bool,
     /// `user_defined_functions_warn_timeout`, `user_defined_functions_fail_timeout`
     pub user_function_times: query::CallTimes,
-    /// What operators want to be warned of or refused.
+    /// Guardrails: limits at which requests give warnings or are refused.
     pub guardrails: Guardrails,
-    /// `compaction_large_*_warning_threshold_mb` and their like: what in table files is listed as large.
+    /// `compaction_large_*_warning_threshold_mb` and similar: sizes from which data in table files is listed
+    /// as large.
     pub large_limits: LargeLimits,
-    /// Administration: its ports, snapshots, trouble with disks.
+    /// Administration: its ports, snapshots, and reactions to disk failures.
     pub admin: AdminConfig,
-    /// `saved_caches_directory`: lists of what the row caches hold; `None` for below the work directory.
+    /// `saved_caches_directory`: for lists of the row caches' contents; `None` for one in the work directory.
     pub saved_caches_dir: Option<PathBuf>,
-    /// `row_cache_save_period`: time between two such lists; zero writes them at the end only.
+    /// `row_cache_save_period`: time between two such lists; zero to write them only at the end.
     pub cache_save_period: Duration,
-    /// `row_cache_keys_to_save`: partitions in the list of one shard; zero for no lists.
+    /// `row_cache_keys_to_save`: most partitions in the list of one shard; zero for no lists.
     pub cache_keys_to_save: usize,
-    /// `cql_duplicate_bind_variable_names_refer_to_same_variable`, `cql_in_bind_variable_name_uses_uppercase_operator`:
-    /// off, as Cassandra does it.
+    /// `cql_duplicate_bind_variable_names_refer_to_same_variable`,
+    /// `cql_in_bind_variable_name_uses_uppercase_operator`: both off by default, as in Cassandra.
     pub markers: MarkerOptions,
-    /// `alternator_ttl_period_in_seconds`: time between two looks for rows whose TTL column says that they are over; zero
-    /// for none.
+    /// `alternator_ttl_period_in_seconds`: time between two scans for rows that have expired by their TTL
+    /// column; zero for no scans.
     pub row_expiry_period: Duration,
-    /// `io_properties_file`: what the disks can do; `None` looks for `io_properties.yaml` in the work directory.
+    /// `io_properties_file`: figures of the disks; `None` for `io_properties.yaml` in the work directory, if
+    /// it exists.
     pub io_properties_file: Option<PathBuf>,
-    /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
+    /// `blocked_reactor_notify_ms`: a task that occupies its core for longer is reported; zero for never.
     pub blocked_reactor_notify: Duration,
-    /// `blocked_reactor_reports_per_minute`, for each shard.
+    /// `blocked_reactor_reports_per_minute`, per shard.
     pub blocked_reactor_reports_per_minute: u32,
-    /// `shutdown_timeout`: how long a node that was told to end may take before it ends without a drain; zero for any time.
+    /// `shutdown_timeout`: how long the node may take to stop before it ends without a drain; zero for no
+    /// limit.
     pub shutdown_timeout: Duration,
     /// `default_log_level`: `error`, `warn`, `info`, `debug`.
     pub log_level: Level,
@@ -170,9 +179,9 @@ pub enum Driver {
 }
 
 impl Config {
-    /// The address that this node is known by to others.
+    /// The address by which other nodes know this node.
     pub fn own_address(&self) -> IpAddr {
-        // All interfaces are no address that anybody could be told.
+        // The unspecified address (all interfaces) is not one that others can connect to.
         let told = [self.listen_address, Some(self.rpc_address)];
         let mut told = told.into_iter().flatten().filter(|address| !address.is_unspecified());
         told.next().unwrap_or(IpAddr::from([127, 0, 0, 1]))
@@ -250,7 +259,7 @@ impl Default for Config {
     }
 }
 
-/// Why a configuration cannot be used.
+/// Why a configuration is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
@@ -258,7 +267,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file is not YAML, or not a map of keys.
@@ -270,10 +279,10 @@ pub enum ConfigError {
         line: u64,
         /// Column, from 1.
         column: u64,
-        /// What the parser said.
+        /// The parser's error.
         message: String,
     },
-    /// A key that nobody knows.
+    /// An unknown key.
     #[error("{}:{line}:{column}: unknown key '{key}'{}", path.display(), nearest.as_ref().map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
     UnknownKey {
         /// The file.
@@ -284,10 +293,10 @@ pub enum ConfigError {
         column: u64,
         /// The key.
         key: String,
-        /// The nearest known key, where one is near.
+        /// The nearest known key, if one is near.
         nearest: Option<&'static str>,
     },
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("{}:{line}:{column}: {key}: {message}", path.display())]
     BadValue {
         /// The file.
@@ -296,28 +305,28 @@ pub enum ConfigError {
         line: u64,
         /// Column, from 1.
         column: u64,
-        /// Its key.
+        /// The key of the value.
         key: String,
-        /// What is wrong with it and what it may be.
+        /// Why the value is invalid, and which values are valid.
         message: String,
     },
 }
 
-/// Longest file of settings that is read.
+/// Largest settings file that is read, in bytes.
 pub(crate) const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// A configuration file's keys as they are written.
+/// The keys of a configuration file, as they are written.
 #[derive(Debug, Default)]
 pub(crate) struct Written(BTreeMap<String, Value>);
 
 impl Written {
-    /// Keys that a running node follows when it reads its configuration again.
+    /// Keys that a running node applies when it reloads its configuration.
     const FOLLOWED: [&str; 3] = ["default_log_level", "io_properties_file", "shutdown_timeout"];
 
-    /// Those of the file at `path`; none without a file.
+    /// Reads the keys of the file at `path`; none without a path.
     ///
     /// # Errors
-    /// [`ConfigError`] where it cannot be read.
+    /// [`ConfigError`] if the file cannot be read or is not valid YAML.
     pub(crate) fn of(path: Option<&Path>) -> Result<Self, ConfigError> {
         let Some(path) = path else { return Ok(Self::default()) };
         let text = reactor::file::read_text_now(path, TEXT_BYTES_MAX)
@@ -326,7 +335,7 @@ impl Written {
         Ok(Self(entries.map(|entry| (entry.key, entry.value)).collect()))
     }
 
-    /// Keys whose values differ from those before and take effect with a restart.
+    /// Keys whose values differ from those in `before` and take effect only with a restart.
     pub(crate) fn changed(&self, before: &Self) -> Vec<String> {
         let mut keys: Vec<&String> = self.0.keys().chain(before.0.keys()).collect();
         keys.sort();
@@ -337,7 +346,7 @@ impl Written {
 }
 
 impl Config {
-    /// The defaults changed by the YAML file at `path`, and warnings about keys that have no effect yet.
+    /// The defaults, overridden by the YAML file at `path`, and warnings about keys that have no effect yet.
     ///
     /// # Errors
     /// [`ConfigError`] names file, line and column.
@@ -415,12 +424,13 @@ impl Config {
                 });
             }
         }
-        // The file may say at its end what it goes without.
+        // The `ignore_` keys may come last in the file, so missing features are checked at the end.
         if let Some((_, error)) = open.into_iter().find(|(lack, _)| !lack.is_accepted(&config)) {
             return Err(error);
         }
         guardrails::check(&config).map_err(|(key, message)| {
-            // Where only the other of two thresholds is in the file, the default of this one is in its way.
+            // The file may contain only the other of the two thresholds, which conflicts with the default of
+            // this one.
             let other = key.replace("_warn_", "_fail_");
             let (line, column) = places.get(&key).or_else(|| places.get(&other)).copied().unwrap_or((1, 1));
             ConfigError::BadValue { path: path.to_owned(), line, column, key, message }

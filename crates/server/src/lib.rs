@@ -1,7 +1,7 @@
 //! The process: configuration, boot phases, native listeners, administration.
 //!
-//! `main` reads the command line (`cli`) and calls `boot`; everything that answers clients is in `native`, on shards;
-//! `admin` answers operators and tools, on a thread of its own.
+//! `main` reads the command line (`cli`) and calls `boot`. `native` answers CQL clients, on shards; `admin`
+//! answers operators and tools, on a thread of its own.
 
 pub mod admin;
 pub mod boot;

@@ -1,9 +1,9 @@
-//! The native protocol on one shard: its connections, their limits, and the events they asked for.
+//! The native protocol on one shard: its connections, their limits, and the events for registered clients.
 //!
-//! Shard 0 accepts (`listener`) and hands each socket to its shard; from then on the connection lives there alone.
-//! `connection` reads and writes, `framing` turns bytes into frames and back, `dispatch` answers one request, `writes` ends
-//! those that wait for the commit log.
-//! Everything in flight is counted (`limits`), so that a shard sheds load instead of growing.
+//! Shard 0 accepts connections (`listener`) and hands each socket to a shard; from then on the connection
+//! lives there. `connection` reads and writes, `framing` turns bytes into frames and back, `dispatch` answers
+//! a request, `writes` completes writes that wait for the commit log. All requests and answers in flight are
+//! counted (`limits`), so that a shard sheds load instead of growing.
 
 pub mod auth;
 mod connection;
@@ -43,19 +43,21 @@ pub use listener::OpenListener;
 use session::StartupOptions;
 use writes::WriteLine;
 
-/// Bytes of buffers kept for reuse, the part of the memory for answers that they may be, and the largest worth keeping.
+/// Limits to the pool of buffers: its bytes, its fraction of the memory for answers, and the bytes of one
+/// buffer.
 const POOLED_BYTES_MAX: usize = 16 << 20;
 const POOLED_PART: usize = 16;
 const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;
 
-/// How often it is looked whether a burst of large allocations is over, and after how many looks it has lasted long.
+/// Interval of checks whether a burst of large allocations is over, and the number of checks after which it
+/// has lasted long.
 const QUIET_LOOK: Duration = Duration::from_secs(1);
 const BURST_LOOKS_MAX: u32 = 8;
 
-/// Clients listed before others have their turn.
+/// Clients listed before other tasks get a turn.
 const CLIENTS_PER_LOOK: usize = 64;
 
-/// How long a shard that stops waits for clients to take their answers.
+/// How long a closing shard waits for clients to receive their answers.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// The native protocol service of one shard.
@@ -63,23 +65,23 @@ pub struct Native {
     engine: Engine,
     config: NativeConfig,
     authenticator: Rc<dyn Authenticator>,
-    /// Name of clients that were not asked who they are.
+    /// The user name of clients that do not authenticate.
     anonymous: Rc<str>,
-    /// What the last client said in STARTUP.
+    /// The options of the last STARTUP.
     startup: RefCell<StartupOptions>,
     limits: Rc<ShardLimits>,
     codecs: Rc<Codecs>,
     handshakes: Handshakes,
     connections: RefCell<BTreeMap<u64, Weak<Connection>>>,
     next_connection: Cell<u64>,
-    /// Connections open on the whole node; shard 0 keeps it.
+    /// Connections open on the whole node; kept on shard 0.
     node_connections: NodeConnections,
-    /// Holds every connection's tasks.
+    /// Holds the tasks of all connections.
     gate: Gate,
     /// Writes that wait for the commit log.
     writes: Rc<WriteLine>,
     buffers: RefCell<Vec<Vec<u8>>>,
-    /// What they take, and may take.
+    /// Bytes of the pooled buffers, and the limit to them.
     pooled_bytes: Cell<usize>,
     pooled_max: usize,
     served: Rc<Counter>,
@@ -87,7 +89,7 @@ pub struct Native {
     open: Rc<Gauge>,
 }
 
-/// What connections need to know of the configuration.
+/// The settings that connections need.
 #[derive(Debug, Clone)]
 struct NativeConfig {
     frame_bytes_max: usize,
@@ -97,7 +99,7 @@ struct NativeConfig {
 }
 
 impl Native {
-    /// A service that answers with `engine`; nothing listens yet.
+    /// A service that answers with `engine`; no port is open yet.
     pub fn new(config: &Config, engine: Engine) -> Rc<Self> {
         let room = engine.answers();
         let pooled_max = (room.bytes_max() / POOLED_PART).min(POOLED_BYTES_MAX);
@@ -151,13 +153,14 @@ impl Native {
         native
     }
 
-    /// Gives back what is kept of memory once a burst of large allocations is over, whoever made them, or has lasted long.
+    /// Returns pooled and unused memory to the system once a burst of large allocations, by whatever task, is
+    /// over or has lasted long.
     fn give_back_after_bursts(self: &Rc<Self>) {
         let Some(pages) = reactor::local::<GiveBackPages>() else { return };
         let watched = Rc::downgrade(self);
         reactor::spawn(Group::ADMIN, async move {
             let (mut given_back_at, mut known, mut looks) = (0, 0, 0);
-            // Until the service is gone.
+            // Loops until the service is dropped.
             loop {
                 reactor::sleep(QUIET_LOOK).await;
                 let Some(native) = watched.upgrade() else { return };
@@ -178,11 +181,11 @@ impl Native {
         .detach();
     }
 
-    /// The clients that are connected, looked at a few at a time: ten thousand take milliseconds.
+    /// The connected clients. Other tasks get turns, because ten thousand clients take milliseconds.
     async fn list_clients(&self) -> Vec<ClientRow> {
         let mut rows = Vec::new();
         let mut next = 0;
-        // Ends: ids only grow, and those of later connections are not waited for.
+        // The loop ends: ids only grow, and later connections are left out.
         let behind = self.next_connection.get();
         while next < behind {
             let mut looked_at = 0;
@@ -198,15 +201,15 @@ impl Native {
         rows
     }
 
-    /// Opens the ports of `config`; only shard 0 does.
+    /// Opens the ports of `config`. Call on shard 0.
     ///
     /// # Errors
-    /// [`BootError::Listen`] with the address that is taken or not ours.
+    /// [`BootError::Listen`] with an address that is in use or not this machine's.
     pub fn listen(self: &Rc<Self>, config: &Config) -> Result<Vec<OpenListener>, BootError> {
         listener::open(config, self)
     }
 
-    /// Takes over a fresh socket.
+    /// Serves a new connection.
     fn serve(self: &Rc<Self>, socket: DetachedStream) {
         let Ok(hold) = self.gate.enter() else { return };
         let native = Rc::clone(self);
@@ -233,7 +236,7 @@ impl Native {
         .detach();
     }
 
-    /// Counts and lists a connection from now on. No future, which each connection would keep room for.
+    /// Registers a connection. Not a future, for which each connection would keep memory.
     fn open_connection(
         self: &Rc<Self>,
         socket: DetachedStream,
@@ -254,17 +257,17 @@ impl Native {
         Some((id, connection))
     }
 
-    /// The engine that answers.
+    /// The engine of this shard.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Connections that are open, and requests at work.
+    /// The number of open connections, and of requests being served.
     pub(crate) fn open_now(&self) -> (usize, usize) {
         (self.connections.borrow().len(), self.limits.serving())
     }
 
-    /// Ends every connection after its requests in flight; new ones may come.
+    /// Ends every connection after its requests in flight; new connections are allowed.
     pub(crate) fn disconnect(&self) {
         let open: Vec<_> = self.connections.borrow().values().filter_map(Weak::upgrade).collect();
         open.iter().for_each(|connection| connection.stop_reading());
@@ -285,7 +288,7 @@ impl Native {
         self.gate.close().await;
     }
 
-    /// Counts a request that was answered.
+    /// Counts an answered request.
     #[inline]
     fn count(&self, result: &Result<(), QueryError>) {
         self.served.inc();
@@ -294,14 +297,14 @@ impl Native {
         }
     }
 
-    /// An empty buffer, used before where possible.
+    /// An empty buffer, from the pool if it has one.
     fn take_buffer(&self) -> Vec<u8> {
         let buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
         self.pooled_bytes.set(self.pooled_bytes.get() - buffer.capacity());
         buffer
     }
 
-    /// Gives a buffer back for reuse.
+    /// Returns a buffer to the pool, unless it is too large or the pool is full.
     fn give_buffer(&self, mut buffer: Vec<u8>) {
         let pooled = self.pooled_bytes.get() + buffer.capacity();
         let is_worth_it = (1..=POOLED_BUFFER_BYTES_MAX).contains(&buffer.capacity());

@@ -1,9 +1,10 @@
-//! `ceto perf`: benches of the program itself, in process, and the loads over sockets that `tools` has.
+//! `ceto perf`: benches that run inside the process, and the loads over sockets from `tools`.
 //!
-//! Each bench does one kind of operation over and over, prints a line a second in the field's form and ends with the
-//! median, the median absolute deviation, the greatest and the least rate. `run` turns the seconds, `meter` counts
-//! what an operation took, `report` prints and keeps, `compare` sets two kept runs side by side; a bench says what an
-//! operation is. Invariant: a run ends by time or by count, and leaves nothing behind in a directory it made itself.
+//! Each bench repeats one kind of operation, prints a line per second in the format of ScyllaDB's benches,
+//! and ends with the median rate, its median absolute deviation, the maximum and the minimum. `run` drives
+//! the seconds, `meter` counts the costs of operations, `report` prints and stores results, `compare`
+//! compares two stored runs; a bench defines its operation.
+//! Invariant: a run ends by time or by count, and removes the directory that it created itself.
 
 mod client;
 mod commitlog;
@@ -48,7 +49,7 @@ pub enum PerfCommand {
 }
 
 impl PerfCommand {
-    /// Runs it to its end; 0 when all was answered well.
+    /// Runs the command; the exit code is 0 if all operations succeeded.
     pub fn run(self) -> ExitCode {
         let result = match self {
             Self::SimpleQuery(options) => simple_query::run(options),
@@ -76,76 +77,76 @@ enum PerfError {
     /// A file or standard output failed.
     #[error("{what}: {source}")]
     Io {
-        /// While doing what.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The node did not open or close.
     #[error("the node: {0}")]
     Node(String),
-    /// What a shard of its own said.
+    /// The error of a shard, as text.
     #[error("{0}")]
     Elsewhere(String),
-    /// Storage failed.
+    /// An error of the storage.
     #[error(transparent)]
     Storage(#[from] storage::StorageError),
-    /// A table file failed.
+    /// An error of a table file.
     #[error(transparent)]
     Sstable(#[from] ::sstable::SstableError),
     /// A statement was refused or answered with something else.
     #[error("{what}: {answer} is not the answer expected")]
     Unexpected {
-        /// What was asked.
+        /// The request.
         what: String,
-        /// What came.
+        /// The answer.
         answer: String,
     },
-    /// A statement of the mix that does not parse.
+    /// A statement does not parse.
     #[error("{statement}: {reason}")]
     Syntax {
         /// The statement.
         statement: String,
-        /// What the parser said.
+        /// The parser's error.
         reason: String,
     },
     /// Shards could not be started.
     #[error(transparent)]
     Start(#[from] reactor::StartError),
-    /// A shard broke.
+    /// A shard panicked.
     #[error(transparent)]
     Panicked(#[from] reactor::ShardPanicked),
-    /// A task broke.
+    /// A task panicked.
     #[error(transparent)]
     Task(#[from] reactor::TaskPanicked),
     /// A shard did not answer.
     #[error(transparent)]
     Mesh(#[from] reactor::mesh::MeshError),
-    /// A file that is no kept run.
+    /// A file is not a stored run.
     #[error("{} is not a kept run: {reason}", path.display())]
     NotARun {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it is not a stored run.
         reason: String,
     },
-    /// Two runs that measured different things.
+    /// The two runs are of different benches.
     #[error("{old} and {new} are different benches")]
     DifferentBenches {
-        /// Of the old run.
+        /// The bench of the old run.
         old: String,
-        /// Of the new run.
+        /// The bench of the new run.
         new: String,
     },
-    /// Counts grew beyond what is allowed.
+    /// Figures grew beyond the allowed limit.
     #[error("{}", .0.join("; "))]
     Grew(Vec<String>),
     /// Some operations failed.
     #[error("{failed} of {all} operations failed")]
     Failed {
-        /// Operations that failed.
+        /// Number of operations that failed.
         failed: u64,
-        /// All of them.
+        /// Number of all operations.
         all: u64,
     },
 }

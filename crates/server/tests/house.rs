@@ -1,4 +1,4 @@
-//! The house rules that a compiler does not check.
+//! Rules of the repository that the compiler does not check.
 #![allow(clippy::disallowed_methods)] // a test reads the tree
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Crates of the table in ARCHITECTURE.md with their layers.
+/// The crates in the table of ARCHITECTURE.md, with their layers.
 fn rooms() -> BTreeMap<String, u32> {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     text.lines()
@@ -78,7 +78,7 @@ fn main_stays_short() {
     assert!(main.lines().count() < 100);
 }
 
-/// `cargo deny` without `cargo deny`: licences and names of what is linked, against deny.toml.
+/// Checks licences and names of the linked crates against deny.toml, without the program `cargo deny`.
 #[test]
 fn what_is_linked_may_be() {
     let deny: toml::Table = std::fs::read_to_string(root().join("deny.toml")).unwrap().parse().unwrap();

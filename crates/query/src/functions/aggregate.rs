@@ -1,7 +1,7 @@
-//! Aggregates: count, min, max, sum, avg over the rows of a result.
+//! Aggregates over the rows of a result: count, min, max, sum, avg.
 //!
-//! Sums wrap in the type of their column and averages of integers round towards zero, as in Cassandra 5's
-//! `AggregateFcts`. Over no rows: counts, sums and averages are 0, min and max null.
+//! As in Cassandra 5's `AggregateFcts`, sums wrap in the type of their column, and averages of integers round
+//! towards zero. Without rows, counts, sums and averages are 0, min and max are null.
 
 mod state;
 
@@ -15,12 +15,12 @@ use crate::terms::literal::Assignment;
 
 pub(crate) use state::{append_optional, read_optional};
 
-/// Which aggregate.
+/// The kind of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AggregateKind {
-    /// `count(*)`, `count(1)`: rows.
+    /// `count(*)`, `count(1)`: the number of rows.
     CountRows,
-    /// `count(c)`: values that are not null.
+    /// `count(c)`: the number of values that are not null.
     Count,
     /// The least value.
     Min,
@@ -33,7 +33,7 @@ pub enum AggregateKind {
 }
 
 impl AggregateKind {
-    /// The aggregate of that name.
+    /// The aggregate with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "count" => Self::Count,
@@ -46,7 +46,7 @@ impl AggregateKind {
         })
     }
 
-    /// Its name.
+    /// The name of the aggregate.
     pub fn name(self) -> &'static str {
         match self {
             Self::CountRows | Self::Count => "count",
@@ -57,7 +57,7 @@ impl AggregateKind {
         }
     }
 
-    /// Name of the result column of a call.
+    /// The name of the result column of a call.
     pub fn column_name(self, argument: Option<&str>) -> String {
         match argument {
             Some(argument) => format!("system.{}({argument})", self.name()),
@@ -65,11 +65,11 @@ impl AggregateKind {
         }
     }
 
-    /// Type that the argument of a call is taken as. `arguments` are the types the arguments have where nothing asks
-    /// for another, and their texts; `fits` says how well the only one fits a type.
+    /// The type to which the argument of a call is converted. `arguments` has the types of the arguments if
+    /// nothing requires another type, and their texts; `fits` says how well a single argument fits a type.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] in Cassandra's words where no overload, or more than one, takes the arguments.
+    /// [`QueryError::Invalid`] in Cassandra's words if no overload, or more than one, takes the arguments.
     pub fn argument_type(
         self,
         arguments: &[(Option<CqlType>, String)],
@@ -128,7 +128,7 @@ impl AggregateKind {
         }
     }
 
-    /// Type of the result over values of `ty`; `None` where there is no such aggregate.
+    /// The type of the result over values of type `ty`; `None` if there is no such aggregate.
     pub fn result(self, ty: &CqlType) -> Option<CqlType> {
         match self {
             Self::CountRows | Self::Count => Some(CqlType::Bigint),
@@ -138,7 +138,7 @@ impl AggregateKind {
     }
 }
 
-/// Types whose values are summed.
+/// Types whose values can be summed.
 const SUMMED: [CqlType; 9] = [
     CqlType::Tinyint,
     CqlType::Smallint,
@@ -151,7 +151,7 @@ const SUMMED: [CqlType; 9] = [
     CqlType::Counter,
 ];
 
-/// An aggregate under way.
+/// The state of an aggregate over the rows so far.
 #[derive(Debug, Clone)]
 pub struct Accumulator {
     kind: AggregateKind,
@@ -164,7 +164,7 @@ pub struct Accumulator {
 enum State {
     Nothing,
     Extreme(Option<Vec<u8>>),
-    /// Sums of at most 2^63 values of 64 bits fit.
+    /// The sum of at most 2^63 values of 64 bits fits.
     Integer(i128),
     Floating {
         sum: f64,
@@ -176,9 +176,9 @@ enum State {
 }
 
 impl Accumulator {
-    /// Over no values yet, of type `ty`.
+    /// An accumulator without values, for values of type `ty`.
     pub fn new(kind: AggregateKind, ty: &CqlType) -> Self {
-        // What is read of a counter is a number, with a number's order.
+        // The value read from a counter is a number, and is ordered as one.
         let ty = if *ty == CqlType::Counter { &CqlType::Bigint } else { ty };
         let state = match (kind, ty) {
             (AggregateKind::CountRows | AggregateKind::Count, _) => State::Nothing,
@@ -193,7 +193,7 @@ impl Accumulator {
         Self { kind, ty: ty.clone(), count: 0, state }
     }
 
-    /// Bytes of values that it holds.
+    /// Bytes of the values that it holds.
     pub fn held_bytes(&self) -> usize {
         match &self.state {
             State::Extreme(best) => best.as_ref().map_or(0, Vec::len),
@@ -201,17 +201,17 @@ impl Accumulator {
         }
     }
 
-    /// Takes one row's value.
+    /// Adds the value of a row.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where stored bytes are no number.
+    /// [`QueryError::Invalid`] if stored bytes are not a number.
     pub fn add(&mut self, value: Option<&[u8]>) -> Result<(), QueryError> {
         if self.kind == AggregateKind::CountRows {
             self.count += 1;
             return Ok(());
         }
         let Some(value) = value else { return Ok(()) };
-        // An empty value is counted, and less than any other, but is no number.
+        // An empty value is counted, and is less than any other, but is not a number.
         let is_computed = matches!(self.kind, AggregateKind::Sum | AggregateKind::Average);
         if value.is_empty() && is_computed && self.ty.is_empty_value_meaningless() {
             return Ok(());
@@ -241,7 +241,7 @@ impl Accumulator {
                     CqlType::Float => f64::from(f32::from_be_bytes(value.try_into().map_err(|_| bad())?)),
                     _ => f64::from_be_bytes(value.try_into().map_err(|_| bad())?),
                 };
-                // Kahan's summation; the plain sum decides where infinities made the compensated one no number.
+                // Kahan's summation; the plain sum is used if infinities turned the compensated one into NaN.
                 *plain += number;
                 let corrected = number - *compensation;
                 let rounded = *sum + corrected;
@@ -274,16 +274,16 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Whether parts over different rows can be put together without a trace: a mean of decimals is rounded at every
-    /// step, so its value depends on the way.
+    /// Whether states over different rows can be merged without an effect on the result: a mean of decimals
+    /// is rounded at every step, so it depends on the order.
     pub fn is_mergeable(kind: AggregateKind, ty: &CqlType) -> bool {
         !(kind == AggregateKind::Average && *ty == CqlType::Decimal)
     }
 
-    /// Adds what was gathered over other rows.
+    /// Merges the state over other rows into this one.
     ///
     /// # Errors
-    /// [`QueryError::Internal`] where the two are not of one kind.
+    /// [`QueryError::Internal`] if the two are of different kinds.
     pub fn merge(&mut self, other: Self) -> Result<(), QueryError> {
         let unlike = || QueryError::Internal("two aggregates of different kinds".to_owned());
         if self.kind != other.kind || self.ty != other.ty || !Self::is_mergeable(self.kind, &self.ty) {
@@ -321,7 +321,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// The result so far.
+    /// The result for the rows so far.
     pub fn result(&self) -> Option<Vec<u8>> {
         let average = self.kind == AggregateKind::Average;
         Some(match &self.state {
@@ -339,7 +339,7 @@ impl Accumulator {
             State::Floating { sum, plain, .. } => {
                 let sum = if sum.is_nan() && plain.is_infinite() { *plain } else { *sum };
                 let value = if average { sum / self.count.max(1) as f64 } else { sum };
-                // One of the many that are no number, as Java writes it.
+                // Of all NaNs, the one that Java writes.
                 let value = if value.is_nan() { f64::NAN.abs() } else { value };
                 match self.ty {
                     CqlType::Float => (value as f32).to_be_bytes().to_vec(),
@@ -348,7 +348,7 @@ impl Accumulator {
             }
             State::Decimal(sum) => {
                 let mut out = Vec::new();
-                // The scale is that of a stored value, which fits.
+                // The scale is that of a stored value, so it fits.
                 number::append_decimal(&mut out, sum).ok()?;
                 out
             }
@@ -362,7 +362,7 @@ impl Accumulator {
     }
 }
 
-/// Adds as Java does: the sum has the larger of the two scales, also where one of them is zero.
+/// Adds as Java does: the sum has the larger of the two scales, even if one number is zero.
 fn add_decimal(sum: &mut BigDecimal, number: &BigDecimal) {
     let scale = number.as_bigint_and_scale().1.max(sum.as_bigint_and_scale().1);
     *sum += number;
@@ -371,9 +371,9 @@ fn add_decimal(sum: &mut BigDecimal, number: &BigDecimal) {
     }
 }
 
-/// Longest decimal that is summed, some 10,000 digits: each is brought to the scale of the sum.
+/// Longest decimal that is summed, some 10,000 digits: each one is converted to the scale of the sum.
 const DECIMAL_BYTES_MAX: usize = 4160;
-/// Largest scale, either way, of decimals that are summed: adding expands the digits between two scales.
+/// Largest absolute scale of decimals that are summed: addition expands the digits between two scales.
 const DECIMAL_SCALE_MAX: i64 = 10_000;
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! Conversions between blobs and every other native type: `intAsBlob`, `blob_as_int`.
+//! Conversions between blobs and all other native types: `intAsBlob`, `blob_as_int`.
 
 use model::validate::validate;
 use model::{CqlType, type_parser};
 
 use crate::QueryError;
 
-/// What a conversion function's name says.
+/// The conversion that a function's name denotes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Conversion {
     ToBlob(CqlType),
     FromBlob(CqlType),
 }
 
-/// Reads `<type>asblob`, `<type>_as_blob`, `blobas<type>`, `blob_as_<type>`.
+/// Parses `<type>asblob`, `<type>_as_blob`, `blobas<type>` and `blob_as_<type>`.
 pub(super) fn conversion(name: &str) -> Option<Conversion> {
     let native = |ty: &str| type_parser::native_type(ty).filter(|ty| *ty != CqlType::Blob);
     let to = name.strip_suffix("_as_blob").or_else(|| name.strip_suffix("asblob"));
@@ -23,7 +23,7 @@ pub(super) fn conversion(name: &str) -> Option<Conversion> {
     from.and_then(native).map(Conversion::FromBlob)
 }
 
-/// The blob as a value of `ty`.
+/// Checks that the blob is a value of type `ty` and returns it.
 pub(super) fn from_blob(name: &str, ty: &CqlType, blob: &[u8]) -> Result<Vec<u8>, QueryError> {
     validate(ty, blob).map_err(|_| {
         let hex: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,7 +1,8 @@
-//! Time plus a duration, and time rounded down to a multiple of one.
+//! Addition of durations to times, and rounding of times down to multiples of a duration.
 //!
-//! All in UTC and milliseconds since the epoch. A month is added to the calendar, days and what is shorter to the time;
-//! a day that the month reached has not got becomes its last. Behaviour of Cassandra 5's `Duration`.
+//! Times are in milliseconds since the epoch, in UTC. Months are added in the calendar, days and shorter
+//! units to the time. If the resulting month lacks the day, its last day is used. Behaviour of Cassandra 5's
+//! `Duration`.
 
 use model::number::Duration;
 
@@ -9,7 +10,7 @@ use crate::terms::time::{MILLISECONDS_PER_DAY, civil_of, days_in_month, days_of}
 
 const NANOSECONDS_PER_MILLISECOND: i64 = 1_000_000;
 
-/// `millis` with months, days and nanoseconds added; what is beyond 64 bits wraps.
+/// Adds months, days and nanoseconds to `millis`; an overflow of 64 bits wraps.
 pub(super) fn add(millis: i64, months: i64, days: i64, nanoseconds: i64) -> i64 {
     let shifted = if months == 0 { millis } else { add_months(millis, months) };
     shifted
@@ -27,10 +28,11 @@ fn add_months(millis: i64, months: i64) -> i64 {
         .wrapping_add(millis.rem_euclid(MILLISECONDS_PER_DAY))
 }
 
-/// The greatest `start + n * duration` that is not after `millis`, for a whole `n`.
+/// The greatest `start + n * duration`, for a whole `n`, that is not after `millis`. With a duration in whole
+/// months the result may be after it, if `start` is late in its month.
 ///
 /// # Errors
-/// In Cassandra's words: a start after the time, a negative duration.
+/// In Cassandra's words: the start is after the time, or the duration is negative.
 pub(super) fn floor(millis: i64, duration: &Duration, start: i64) -> Result<i64, String> {
     if start > millis {
         return Err("The floor function starting time is greater than the provided time".to_owned());
@@ -47,13 +49,14 @@ pub(super) fn floor(millis: i64, duration: &Duration, start: i64) -> Result<i64,
     };
     let count_max = (month_of(millis) - month_of(start)) / months;
     if rest == 0 {
-        // Whole months are counted by the calendar alone, so a start late in its month can be passed.
+        // Only calendar months are counted, so the day within the month may be later than that of `millis`.
         return Ok(add(start, months * count_max, 0, 0));
     }
     let step = |count: i64| {
         add_months(start, months.saturating_mul(count)).saturating_add(rest.saturating_mul(count))
     };
-    // The days may have been too much; later steps end later, so halving finds the last that is not.
+    // The days may have been too much. Steps end later the higher `n` is, so bisection finds the last one
+    // that fits.
     let (mut fits, mut beyond) = (0, count_max + 1);
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;
@@ -66,10 +69,10 @@ pub(super) fn floor(millis: i64, duration: &Duration, start: i64) -> Result<i64,
     Ok(step(fits).max(start))
 }
 
-/// Nanoseconds of a day rounded down to a multiple of a duration of less than a day.
+/// Nanoseconds of a day, rounded down to a multiple of a duration of at most a day.
 ///
 /// # Errors
-/// In Cassandra's words: a negative duration, or one that is longer.
+/// In Cassandra's words: the duration is negative, or longer than a day.
 pub(super) fn floor_time(nanoseconds: i64, duration: &Duration) -> Result<i64, String> {
     check_sign(duration)?;
     if duration.months() != 0

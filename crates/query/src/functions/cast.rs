@@ -1,6 +1,6 @@
-//! `CAST(x AS type)`: which conversions there are and what they give (Cassandra 5's `CastFcts`).
+//! `CAST(x AS type)`: the conversions between types (Cassandra 5's `CastFcts`).
 //!
-//! Numbers narrow as Java's `Number` methods do: integers wrap, floating-point values saturate first.
+//! Numbers are narrowed as by Java's `Number` methods: integers wrap, floating-point values saturate first.
 
 use bigdecimal::BigDecimal;
 use cql::ast::NativeType;
@@ -13,10 +13,10 @@ use super::{Function, effort, number_text};
 use crate::QueryError;
 use crate::terms::{duration, time};
 
-/// Most digits a cast to an integer expands: a scale from the client could ask for billions.
+/// Most digits that a cast to an integer expands: a scale from a client could require billions.
 const DIGITS_MAX: i64 = 100_000;
 
-/// Whether `from` can be cast to `to`; a cast to the same type is a copy.
+/// Whether `from` can be cast to `to`; a cast to the same type copies the value.
 pub(super) fn exists(from: &CqlType, to: &CqlType) -> bool {
     use CqlType as T;
     if from == to {
@@ -34,7 +34,7 @@ pub(super) fn exists(from: &CqlType, to: &CqlType) -> bool {
     }
 }
 
-/// Name of the function that a cast to `target` stands for.
+/// Name of the function for a cast to `target`.
 pub fn cast_name(target: NativeType) -> &'static str {
     match target {
         NativeType::Ascii => "cast_as_ascii",
@@ -60,7 +60,7 @@ pub fn cast_name(target: NativeType) -> &'static str {
     }
 }
 
-/// Overloads of a function that a cast stands for: from every type but the target itself.
+/// Overloads of the function for a cast: from all other types that can be cast.
 pub(super) fn overloads(name: &str) -> Vec<Function> {
     let Some(to) = name.strip_prefix("cast_as_").and_then(type_parser::native_type) else {
         return Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn overloads(name: &str) -> Vec<Function> {
     all
 }
 
-/// The value as the other type; an empty value of a type for which that means nothing gives null.
+/// Converts a value to the other type. An empty value is copied if the types are alike; else it gives null.
 pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Option<Vec<u8>>, QueryError> {
     if from == to || (*from == CqlType::Ascii && *to == CqlType::Text) {
         return Ok(Some(value.to_vec()));
@@ -122,7 +122,7 @@ fn from_text(text: &str) -> Result<BigDecimal, QueryError> {
     text.parse().map_err(|_| QueryError::Invalid(format!("{text} cannot be cast to decimal")))
 }
 
-/// `intValue` before the last narrowing: floating-point values saturate at 32 bits, the others keep 64.
+/// `intValue` before the last narrowing: floating-point values saturate at 32 bits, others have 64 bits.
 fn narrow(number: &Number) -> Result<i64, QueryError> {
     Ok(match number {
         Number::Single(value) => i64::from(*value as i32),
@@ -172,10 +172,10 @@ fn check_length(ty: &CqlType, number: &BigInt) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// The text of a value of a scalar type, but for those that are text.
+/// The text of a value of a scalar type other than the text types.
 ///
 /// # Errors
-/// [`QueryError`] for bytes that are no such value and types without a text.
+/// [`QueryError`] if the bytes are not such a value, or if the type has no text.
 pub(crate) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
     let bad = || QueryError::Invalid(format!("A value of {} bytes is no {from}", value.len()));
     Ok(match from {
@@ -205,7 +205,7 @@ pub(crate) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
     })
 }
 
-/// Eight groups without leading zeros and nothing left out, as `InetAddress.getHostAddress` prints them.
+/// Eight groups without leading zeros and without abbreviation, as `InetAddress.getHostAddress` prints them.
 fn java_ipv6(octets: [u8; 16]) -> String {
     let groups: Vec<String> =
         std::net::Ipv6Addr::from(octets).segments().iter().map(|group| format!("{group:x}")).collect();

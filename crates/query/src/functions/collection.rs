@@ -10,7 +10,7 @@ fn broken(ty: &CqlType) -> QueryError {
     QueryError::Invalid(format!("A value is no {ty}"))
 }
 
-/// How many elements or entries.
+/// The number of elements or entries.
 pub(super) fn count(ty: &CqlType, value: &[u8]) -> Result<Vec<u8>, QueryError> {
     let count = match ty {
         CqlType::Map { .. } => Entries::parse(value).map_err(|_| broken(ty))?.remaining(),

@@ -1,25 +1,25 @@
-//! Arithmetic and elementary functions of decimals, with the scales and roundings of Java's `BigDecimal`.
+//! Arithmetic and rounding of decimals, with the scales and rounding modes of Java's `BigDecimal`.
 //!
-//! A decimal of a few bytes may claim a scale of billions, so nothing here expands more than [`DIGITS_MAX`] digits: what
-//! lies further apart is added as Java adds it (the smaller operand only tips the rounding), or refused.
+//! A decimal of a few bytes may have a scale of billions, so at most [`DIGITS_MAX`] digits are expanded.
+//! Numbers further apart are added as in Java (the smaller one only affects the rounding), or refused.
 
 use bigdecimal::{BigDecimal, RoundingMode, Zero};
 use num_bigint::{BigInt, Sign};
 
 use super::number::Number;
 
-/// Most digits a result is expanded to before it is rounded.
+/// Most digits to which a result is expanded before it is rounded.
 pub(super) const DIGITS_MAX: i64 = 40_000;
-/// Digits results of `+ - *` are rounded to.
+/// Digits to which results of `+ - *` are rounded.
 const PRECISION: i64 = 10_000;
-/// Digits behind the point of a quotient: at least, and at most.
+/// Fewest and most digits after the point of a quotient.
 const QUOTIENT_SCALE: (i64, i64) = (32, 1000);
 
 fn overflow() -> String {
     "Overflow".to_owned()
 }
 
-/// A number of any type as a decimal: of types of fixed length by way of a double, as Cassandra does it.
+/// Converts a number to a decimal; numbers of fixed length are converted to doubles first, as in Cassandra.
 pub(super) fn of(number: &Number) -> Result<BigDecimal, String> {
     match number {
         Number::Decimal(value) => Ok(value.clone()),
@@ -55,7 +55,7 @@ fn power_of_ten(exponent: i64) -> BigInt {
     BigInt::from(10).pow(u32::try_from(exponent).expect("exponents are bounded before they are used"))
 }
 
-/// Rounds to so many digits, half up.
+/// Rounds to `precision` digits, half up.
 fn round(value: BigDecimal, precision: i64) -> BigDecimal {
     if digits(&value) <= precision {
         return value;
@@ -69,7 +69,7 @@ pub(super) fn add(left: &BigDecimal, right: &BigDecimal) -> BigDecimal {
         return add_zero(left, right);
     }
     let (big, small) = if scale(left) <= scale(right) { (left, right) } else { (right, left) };
-    // What is far behind the last digit that counts can only tip the rounding (BigDecimal.preAlign).
+    // A number far below the last significant digit only affects the rounding (BigDecimal.preAlign).
     let last = scale(big).max(scale(big) - digits(big) + PRECISION);
     if scale(small) - digits(small) + 1 > last + 2 {
         let tip = BigDecimal::new(if small.sign() == Sign::Minus { -1 } else { 1 }.into(), last + 3);
@@ -108,7 +108,7 @@ pub(super) fn divide(left: &BigDecimal, right: &BigDecimal) -> Result<BigDecimal
     let ((dividend, left_scale), (divisor, right_scale)) = (parts(left), parts(right));
     let shift = wanted + right_scale - left_scale;
     if shift.abs() > DIGITS_MAX {
-        // The quotient is either far below the last digit that is kept or far too long to be written out.
+        // The quotient is either far below the last digit that is kept, or too long to be written out.
         return if shift < 0 || dividend.is_zero() { Ok(BigDecimal::zero()) } else { Err(overflow()) };
     }
     let (dividend, divisor) = if shift >= 0 {
@@ -119,7 +119,7 @@ pub(super) fn divide(left: &BigDecimal, right: &BigDecimal) -> Result<BigDecimal
     Ok(stripped(BigDecimal::new(divide_half_up(&dividend, &divisor), wanted)))
 }
 
-/// Rounds halves away from zero.
+/// Divides; rounds halves away from zero.
 fn divide_half_up(dividend: &BigInt, divisor: &BigInt) -> BigInt {
     let (quotient, remainder) = (dividend / divisor, dividend % divisor);
     let away: BigInt = if (dividend.sign() == Sign::Minus) == (divisor.sign() == Sign::Minus) {
@@ -130,12 +130,12 @@ fn divide_half_up(dividend: &BigInt, divisor: &BigInt) -> BigInt {
     if remainder.magnitude() * 2_u8 >= *divisor.magnitude() { quotient + away } else { quotient }
 }
 
-/// Without zeros at the end, also in front of the point; zero is `0`.
+/// Removes zeros at the end, also before the point; zero becomes `0`.
 pub(super) fn stripped(value: BigDecimal) -> BigDecimal {
     strip_to(value, i64::MIN)
 }
 
-/// Without zeros at the end while the scale is greater than `least_scale`.
+/// Removes zeros at the end while the scale is greater than `least_scale`.
 pub(super) fn strip_to(value: BigDecimal, least_scale: i64) -> BigDecimal {
     if value.is_zero() {
         return if least_scale == i64::MIN {
@@ -163,7 +163,7 @@ pub(super) fn remainder(left: &BigDecimal, right: &BigDecimal) -> Result<BigDeci
     }
     let dividend = &left * power_of_ten(common - left_scale);
     let divisor = &right * power_of_ten(common - right_scale);
-    // The quotient's scale is the one preferred, or nearer to zero where it has no zeros to give up.
+    // The quotient gets the preferred scale, or one nearer to zero if it has too few zeros to drop.
     let quotient = BigDecimal::from(&dividend / &divisor);
     let quotient = strip_to(quotient, left_scale - right_scale);
     let result_scale = left_scale.max(scale(&quotient).max(left_scale - right_scale) + right_scale);
@@ -171,7 +171,7 @@ pub(super) fn remainder(left: &BigDecimal, right: &BigDecimal) -> Result<BigDeci
     Ok(BigDecimal::new(rest, common).with_scale(result_scale))
 }
 
-/// To a whole number, halves away from zero.
+/// Rounds to a whole number, halves away from zero.
 pub(super) fn rounded(value: &BigDecimal) -> Result<BigDecimal, String> {
     let (unscaled, scale) = parts(value);
     if scale.abs() > DIGITS_MAX {

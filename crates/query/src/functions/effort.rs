@@ -1,9 +1,10 @@
-//! How much work numbers of any length are, known before it begins.
+//! Estimates of the work on numbers of arbitrary length, before it begins.
 //!
-//! A varint or decimal may have millions of digits. Storing and reading it is work for each byte; multiplying, dividing,
-//! printing and reading its text is more than that, and nothing stops it on the way. So texts of numbers have at most
-//! [`DIGITS_MAX`] digits, and what functions do for one row counts against [`WORK_MAX`]. Units are about a nanosecond, estimated
-//! from lengths alone: the same statement over the same data is always refused, or never.
+//! A varint or decimal may have millions of digits. Storing and reading it takes time per byte; multiplying,
+//! dividing, printing and parsing take more, and nothing can stop them. So texts of numbers have at most
+//! [`DIGITS_MAX`] digits, and the functions of one row may use [`WORK_MAX`] units. A unit is about a
+//! nanosecond. Estimates depend on lengths alone, so the same statement over the same data is either always
+//! or never refused.
 
 use cql::ast::ArithmeticOperator;
 use model::CqlType;
@@ -11,23 +12,23 @@ use model::collection::{Components, Elements, Entries, VectorElements};
 
 use super::decimal;
 
-/// Most digits of a number that is read from text or written as text.
+/// Most digits of a number that is parsed from or written as text.
 pub const DIGITS_MAX: usize = 20_000;
 /// Most work of functions over the numbers of one row, or in the terms of one statement.
 pub const WORK_MAX: u64 = 8_000_000;
-/// Values up to here are no work that counts.
+/// Longest value whose work does not count, in bytes.
 const SHORT_BYTES: usize = 64;
-/// Bytes of a digit of the arithmetic.
+/// Bytes of a limb, the digit of the arithmetic.
 const LIMB_BYTES: u64 = 8;
-/// Decimal digits of it.
+/// Decimal digits of a limb.
 const LIMB_DIGITS: u64 = 19;
-/// Length from which multiplication is better than digit by digit.
+/// Length in limbs from which multiplication is faster than digit by digit.
 const SCHOOLBOOK_LIMBS: f64 = 32.0;
 
-/// Whether text may be read as a number.
+/// Checks that text may be parsed as a number.
 ///
 /// # Errors
-/// That it has too many digits, and what to do.
+/// The text has too many digits; the error says what to do.
 pub fn check_text(text: &str) -> Result<(), String> {
     if text.len() <= DIGITS_MAX {
         return Ok(());
@@ -41,7 +42,7 @@ pub fn check_text(text: &str) -> Result<(), String> {
     ))
 }
 
-/// Work of multiplying numbers of so many limbs: by Karatsuba's way, a little pessimistic.
+/// Work of multiplying numbers with these lengths in limbs: Karatsuba's method, slightly overestimated.
 fn product(a: u64, b: u64) -> u64 {
     let (short, long) = (a.min(b).max(1) as f64, a.max(b) as f64);
     let columns = if short <= SCHOOLBOOK_LIMBS {
@@ -56,7 +57,7 @@ fn limbs(bytes: usize) -> u64 {
     bytes as u64 / LIMB_BYTES + 1
 }
 
-/// Scale of a stored decimal; of other numbers none.
+/// The scale of a stored decimal; 0 for other types.
 fn scale(ty: &CqlType, value: &[u8]) -> i64 {
     match (ty, value.first_chunk::<4>()) {
         (CqlType::Decimal, Some(scale)) => i64::from(i32::from_be_bytes(*scale)),
@@ -87,7 +88,7 @@ pub(super) fn of_operation(
             O::Divide | O::Modulo => 4 * product(left - right + 1, right) + left,
         },
         CqlType::Decimal => {
-            // Both are brought to one scale.
+            // Both numbers are converted to the same scale.
             let apart = scale(types[0], values[0]).abs_diff(scale(types[1], values[1]));
             let zeros =
                 if operator == O::Multiply { 0 } else { apart.min(decimal::DIGITS_MAX.unsigned_abs()) };
@@ -98,12 +99,12 @@ pub(super) fn of_operation(
             let times = if matches!(operator, O::Divide | O::Modulo) { 8 } else { 4 };
             times * product(all, all)
         }
-        // A long number that becomes a float or double.
+        // The operands become floats or doubles, which is work for a long number.
         _ => types.iter().zip(values).map(|(ty, value)| of_conversion(ty, value)).sum(),
     }
 }
 
-/// Work of making another number, or a text, of a value; of every other type it is work for each byte.
+/// Work of converting a value to another number or to text; 0 for types other than varint and decimal.
 pub(super) fn of_conversion(ty: &CqlType, value: &[u8]) -> u64 {
     if !is_long_number(ty) {
         return 0;
@@ -117,7 +118,8 @@ pub(super) fn of_conversion(ty: &CqlType, value: &[u8]) -> u64 {
     4 * product(all, all)
 }
 
-/// Work of `exp`, `log` and `log10`, which multiply and divide numbers of that length as often as it has digits.
+/// Work of `exp`, `log` and `log10`: about one multiplication and division per digit, of numbers with that
+/// length.
 pub(super) fn of_elementary(ty: &CqlType, value: &[u8]) -> u64 {
     if !is_long_number(ty) || value.len() <= SHORT_BYTES {
         return 0;
@@ -126,26 +128,26 @@ pub(super) fn of_elementary(ty: &CqlType, value: &[u8]) -> u64 {
     product(all, all).saturating_mul(8 * all)
 }
 
-/// Work of a JSON text of so many bytes, beside that of the numbers in it; none for a short one.
+/// Work of a JSON text of this many bytes, without that of the numbers in it; 0 for a short one.
 ///
-/// It is less than the nanosecond that a byte takes, so that the text of the largest value that can be stored is
-/// allowed; several of them in one row are not.
+/// It is less than a nanosecond per byte, so that the text of the largest storable value is allowed, but not
+/// several of them in one row.
 pub fn of_json_bytes(bytes: usize) -> u64 {
     const FREE_BYTES: usize = 16 << 10;
     const BYTES_PER_UNIT: u64 = 8;
     if bytes <= FREE_BYTES { 0 } else { bytes as u64 / BYTES_PER_UNIT }
 }
 
-/// Work of writing out the numbers inside a value, of any type.
+/// Work of writing the numbers inside a value of any type as text.
 pub fn of_text(ty: &CqlType, value: &[u8]) -> u64 {
-    // A value this short holds no number whose work counts.
+    // A value this short contains no number whose work counts.
     if value.len() <= SHORT_BYTES {
         return 0;
     }
     match ty {
         CqlType::Varint | CqlType::Decimal => {
             let all = limbs(value.len());
-            // A digit for each 0.42 bytes, and dividing by ever shorter powers of ten.
+            // One digit per 0.42 bytes, and divisions by ever shorter powers of ten.
             4 * product(all, all) + value.len() as u64
         }
         CqlType::List { element, .. } | CqlType::Set { element, .. } => {

@@ -1,26 +1,26 @@
 //! Exponentials and logarithms of decimals to a given number of digits.
 //!
-//! Computed with whole numbers that stand for multiples of `10^-digits` (fixed point) and [`GUARD`] digits more than are
-//! asked for, then rounded half to even.
+//! Computed with integers in units of `10^-digits` (fixed point), with [`GUARD`] more digits than requested,
+//! then rounded half to even.
 
 use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive, Zero};
 use num_bigint::{BigInt, Sign};
 
-/// Digits computed beyond those asked for.
+/// Digits computed beyond those requested.
 const GUARD: u64 = 12;
-/// Arguments of `exp` beyond this give results whose exponent does not fit a decimal's.
+/// Arguments of `exp` beyond this give results whose exponent does not fit a decimal.
 const EXPONENT_MAX: i64 = 2_000_000_000;
 
 fn power_of_ten(exponent: u64) -> BigInt {
     BigInt::from(10).pow(u32::try_from(exponent).expect("digits are bounded by the callers"))
 }
 
-/// `value` in units of `10^-digits`; its own digits are few, see the callers.
+/// `value` in units of `10^-digits`; callers ensure that it has few digits.
 fn fixed(value: &BigDecimal, digits: u64) -> BigInt {
     value.with_scale_round(digits as i64, RoundingMode::HalfEven).as_bigint_and_scale().0.into_owned()
 }
 
-/// Zeros at the end stay: a result has all the digits that were asked for.
+/// Rounds to `precision` digits; zeros at the end stay.
 fn rounded(value: BigDecimal, precision: u64) -> BigDecimal {
     let precision = std::num::NonZeroU64::new(precision).unwrap_or(std::num::NonZeroU64::MIN);
     if value.digits() > precision.get() {
@@ -33,7 +33,7 @@ fn rounded(value: BigDecimal, precision: u64) -> BigDecimal {
 /// e to the power of `value`, to `precision` digits.
 ///
 /// # Errors
-/// `Overflow` where the result's exponent does not fit.
+/// `Overflow` if the result's exponent does not fit.
 pub(super) fn exp(value: &BigDecimal, precision: u64) -> Result<BigDecimal, String> {
     if value.is_zero() {
         return Ok(BigDecimal::from(1));
@@ -58,8 +58,8 @@ pub(super) fn exp(value: &BigDecimal, precision: u64) -> Result<BigDecimal, Stri
 
 /// The natural logarithm of a positive number.
 pub(super) fn ln(value: &BigDecimal, precision: u64) -> BigDecimal {
-    // Near one the logarithm is small: digits are lost to zeros behind its point.
-    // Only there is the difference made: that of a number with a great exponent would be written out in full.
+    // Near one the logarithm is small, and digits are lost to zeros after its point. The difference is
+    // computed only there: for a number with a large exponent it would be written out in full.
     let magnitude = value.digits() as i64 - value.as_bigint_and_scale().1;
     let lost = if (0..=1).contains(&magnitude) {
         let near_one = (value - BigDecimal::from(1)).normalized();
@@ -77,14 +77,14 @@ pub(super) fn ln(value: &BigDecimal, precision: u64) -> BigDecimal {
 
 /// The logarithm to base 10 of a positive number.
 pub(super) fn log10(value: &BigDecimal, precision: u64) -> BigDecimal {
-    // A quotient of two natural logarithms of two digits more, as Cassandra's library makes it: those digits decide
-    // whether a power of ten comes out as a whole number or as one with zeros behind the point.
+    // A quotient of two natural logarithms with two more digits, as in Cassandra's library. Those digits
+    // decide whether a power of ten gives a whole number or one with zeros after the point.
     let digits = precision + 2;
     rounded(quotient(&ln(value, digits), &ln(&BigDecimal::from(10), digits), digits), precision)
 }
 
-/// Divides as Java's `BigDecimal.divide` to a number of digits: an exact quotient gives up zeros until its scale is the
-/// difference of the scales.
+/// Divides as Java's `BigDecimal.divide` to a number of digits: an exact quotient drops zeros until its scale
+/// is the difference of the scales.
 fn quotient(dividend: &BigDecimal, divisor: &BigDecimal, precision: u64) -> BigDecimal {
     let ((dividend, dividend_scale), (divisor, divisor_scale)) =
         (dividend.as_bigint_and_scale(), divisor.as_bigint_and_scale());
@@ -97,12 +97,12 @@ fn quotient(dividend: &BigDecimal, divisor: &BigDecimal, precision: u64) -> BigD
         let exact = rounded(BigDecimal::new(whole, preferred + shift as i64), precision);
         return super::decimal::strip_to(exact, preferred);
     }
-    // One digit more tells a quotient that goes on from one that ends in half a unit.
+    // One more digit distinguishes a quotient that continues from one that ends in half a unit.
     let tip = if whole.sign() == Sign::Minus || dividend.sign() == Sign::Minus { -1 } else { 1 };
     rounded(BigDecimal::new(whole * 10 + tip, preferred + shift as i64 + 1), precision)
 }
 
-/// e^x for |x| of a few units, by the series after halving x often enough.
+/// e^x for |x| of a few units: the series of a repeatedly halved x, then repeated squaring.
 fn exp_fixed(value: &BigInt, digits: u64) -> BigInt {
     const HALVINGS: u32 = 24;
     let extra = 10;
@@ -126,7 +126,7 @@ fn exp_fixed(value: &BigInt, digits: u64) -> BigInt {
 fn ln_fixed(value: &BigDecimal, digits: u64) -> BigInt {
     let one = power_of_ten(digits);
     let (unscaled, scale) = value.as_bigint_and_scale();
-    // ln x = ln(unscaled) - scale * ln 10, the unscaled value scaled into [1, 10) first.
+    // ln x = ln(unscaled) - scale * ln 10; the unscaled value is scaled into [1, 10) first.
     let places = unscaled.magnitude().to_string().len() as i64 - 1;
     let mantissa = if places as u64 <= digits {
         &*unscaled * power_of_ten(digits - places as u64)
@@ -144,7 +144,7 @@ fn ln_fixed(value: &BigDecimal, digits: u64) -> BigInt {
 /// ln of a number between one and ten, in units of `one`.
 fn ln_mantissa(mut value: BigInt, one: &BigInt) -> BigInt {
     let mut halvings = 0_u32;
-    // Roots pull the number towards one, where the series is fast.
+    // Square roots bring the number near one, where the series converges fast.
     let near = one / 1000;
     while &value - one > near {
         value = (&value * one).sqrt();
@@ -177,7 +177,7 @@ mod tests {
         check(exp(&number("100"), 32).unwrap(), "26881171418161354484126255515800000000000000");
         check(ln(&number("2"), 32), "0.69314718055994530941723212145818");
         check(ln(&number("1"), 32), "0");
-        // Of a few bytes, and two billion digits if written out.
+        // Numbers of a few bytes with two billion digits if written out.
         for (text, sign) in [("1e2147483647", 1.0), ("1e-2147483647", -1.0)] {
             let found = ln(&number(text), 32).to_f64().unwrap();
             let expected = sign * 2_147_483_647.0 * std::f64::consts::LN_10;

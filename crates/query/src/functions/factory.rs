@@ -1,8 +1,8 @@
-//! Functions over types that cannot be listed: collections, vectors, anything. An overload is made for each call from
-//! the types of its arguments.
+//! Functions over types that cannot be listed: collections, vectors, any type. An overload is made for each
+//! call from the types of its arguments.
 //!
-//! Parameters infer a type each, from the argument, the receiver or each other, then check it. Names, rules and messages
-//! are Cassandra 5's `FunctionFactory` and `FunctionParameter`.
+//! Each parameter infers a type from the argument, the receiver or another parameter, then checks it. Names,
+//! rules and messages are those of Cassandra 5's `FunctionFactory` and `FunctionParameter`.
 
 use model::CqlType;
 
@@ -11,14 +11,14 @@ use super::vector::Similarity;
 use super::{AggregateKind, Function, Kind, mask, number};
 use crate::QueryError;
 
-/// What a parameter takes.
+/// The types that a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Parameter {
-    /// Any type; of an argument without one the receiver's, where `from_receiver`.
+    /// Any type. An argument without a type gets the receiver's if `from_receiver`.
     Any {
         from_receiver: bool,
     },
-    /// The type of the first parameter before its own.
+    /// The type of the first parameter, before its own.
     AsFirst,
     Text,
     TextOrAscii,
@@ -47,7 +47,7 @@ enum Shape {
     Similarity(Similarity),
 }
 
-/// Parameters, and how many of them must be there.
+/// The shape, the parameters, and how many of these are mandatory.
 type Signature = (Shape, &'static [Parameter], usize);
 
 fn signature(name: &str) -> Option<Signature> {
@@ -83,10 +83,11 @@ pub(super) fn exists(name: &str) -> bool {
     signature(name).is_some()
 }
 
-/// The overload for these arguments; `None` where no function of this kind has the name.
+/// The overload for these arguments; `None` if no function of this kind has the name.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for arguments that are too few, too many, of no known type or of a wrong one.
+/// [`QueryError::Invalid`] if there are too few or too many arguments, or if one has no known type or a wrong
+/// one.
 pub(super) fn make(
     name: &str,
     receiver: Option<&CqlType>,
@@ -140,7 +141,7 @@ fn function(
         },
         (Shape::MaskNull, _) => (Kind::MaskNull, first),
         (Shape::MaskDefault, _) => (Kind::MaskDefault, first),
-        // What took its type from the receiver is whole as the receiver is, with a cell for each element or not.
+        // An argument whose type was inferred from the receiver is frozen or not as the receiver is.
         (Shape::MaskReplace, _) => match receiver {
             Some(receiver) if is_inferred && receiver.clone().freeze() == first => {
                 (Kind::MaskReplace, receiver.clone())

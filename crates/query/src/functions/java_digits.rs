@@ -1,31 +1,32 @@
-//! The decimal digits that Java up to version 18 prints of a float or double, which is what Cassandra's users see: it runs on 11 and 17.
+//! Decimal digits of floats and doubles as Java up to version 18 prints them. Cassandra runs on Java 11 and
+//! 17, so its users see these digits.
 //!
-//! Those digits are not always the fewest that read back as the same number: `2.0E-3` has one digit, but `2^31` as a
-//! float has nine (`2.14748365E9`) where eight would do. Digits are made one by one from a fraction in integers,
-//! after Steele and White, until what is left is closer to the number than to its neighbours. Where the integers are 32 or 64 bits
-//! wide their overflow is part of the answer, so it is repeated here; `testdata/java_digits.txt` holds numbers as
-//! Java 17 printed them. `number_text` lays the digits out.
+//! They are not always the fewest that read back as the same number: `2.0E-3` has one digit, but `2^31` as a
+//! float has nine (`2.14748365E9`), although eight would do. Digits are made one by one from a fraction of
+//! integers, after Steele and White, until the rest is closer to the number than to its neighbours. Java's
+//! integers of 32 or 64 bits may overflow, which affects the result, so the overflow is reproduced here;
+//! `testdata/java_digits.txt` has numbers as printed by Java 17. `number_text` formats the digits.
 
 use std::cmp::Ordering;
 
 use num_bigint::BigUint;
 
-/// Bits of a double's significand behind its leading one.
+/// Bits of a double's significand after its leading one.
 const FRACTION_BITS: i32 = 52;
-/// The binary exponents between which a whole number is written without a division.
+/// Binary exponents for which a whole number is converted without a fraction.
 const WHOLE_EXPONENTS: std::ops::RangeInclusive<i32> = -21..=62;
 
-/// Digits and a point: the value is `0.d1d2d3… × 10^point`. There is at least one digit.
+/// Digits and the position of the point: the value is `0.d1d2d3… × 10^point`. There is at least one digit.
 pub(super) struct Digits {
     pub text: Vec<u8>,
     pub point: i32,
 }
 
-/// A positive number: `fraction` with its leading one at bit 52, times `2^(exponent - 52)`.
+/// A positive number: `fraction`, whose leading one is bit 52, times `2^(exponent - 52)`.
 struct Binary {
     fraction: u64,
     exponent: i32,
-    /// How many bits of the fraction the type has; fewer in a denormal number.
+    /// Significant bits of the fraction; a denormal number has fewer than its type.
     significant_bits: i32,
 }
 
@@ -42,7 +43,7 @@ pub(super) fn float(value: f32) -> Digits {
     of(normal(u64::from(bits & ((1 << 23) - 1)), (bits >> 23) as i32, 23, 127))
 }
 
-/// Takes the parts of a number of `width` fraction bits as they are stored.
+/// Decodes a number with `width` fraction bits from its stored parts.
 fn normal(fraction: u64, exponent: i32, width: i32, bias: i32) -> Binary {
     let (fraction, exponent, significant_bits) = if exponent == 0 {
         let shift = fraction.leading_zeros() as i32 - (63 - width);
@@ -57,7 +58,7 @@ fn of(number: Binary) -> Digits {
     let Binary { fraction, exponent, significant_bits } = number;
     let trailing = fraction.trailing_zeros() as i32;
     let fraction_bits = FRACTION_BITS + 1 - trailing;
-    // Bits behind the binary point.
+    // Bits after the binary point.
     let below = (fraction_bits - exponent - 1).max(0);
     if below == 0 && WHOLE_EXPONENTS.contains(&exponent) {
         let whole = if exponent >= FRACTION_BITS {
@@ -68,8 +69,8 @@ fn of(number: Binary) -> Digits {
         return whole_number(whole, exponent - significant_bits - 1);
     }
     let point = estimate(fraction, exponent);
-    // The number is B / S with B = fraction × 5^b5 × 2^b2 and S = 5^s5 × 2^s2, times 10^point; half of the distance to its neighbours
-    // is M = 5^b5 × 2^m2 over S.
+    // The number is B / S × 10^point, with B = fraction × 5^b5 × 2^b2 and S = 5^s5 × 2^s2. Half of the
+    // distance to its neighbours is M / S with M = 5^b5 × 2^m2.
     let (b5, s5) = ((-point).max(0), point.max(0));
     let mut b2 = b5 + below + exponent;
     let mut s2 = s5 + below;
@@ -94,10 +95,10 @@ fn of(number: Binary) -> Digits {
     }
 }
 
-/// The digits of a whole number below 2^63, of which `2^spare` and less may be rounded away.
+/// The digits of a whole number below 2^63; amounts up to `2^spare` may be rounded away.
 fn whole_number(mut value: u64, spare: i32) -> Digits {
     let mut point = 0;
-    // As many digits as that power of two has, rounded down: floor(spare × log10(2)).
+    // The number of digits of `2^spare`, minus one: floor(spare × log10(2)).
     let digits = (f64::from(spare.max(0)) * std::f64::consts::LOG10_2) as u32;
     if digits > 0 {
         let power = 10_u64.pow(digits);
@@ -116,7 +117,7 @@ fn whole_number(mut value: u64, spare: i32) -> Digits {
     Digits { text, point }
 }
 
-/// The exponent of ten of the first digit, or one more: a straight line below the logarithm.
+/// The decimal exponent of the first digit, or one more: a linear estimate of the logarithm.
 #[expect(
     clippy::approx_constant,
     reason = "the constant as Java has it decides where the estimate is one too high"
@@ -127,7 +128,7 @@ fn estimate(fraction: u64, exponent: i32) -> i32 {
     log.floor() as i32
 }
 
-/// Bits of `5^power`, none of `5^0`; an upper bound where it has more than 64.
+/// Number of bits of `5^power`; 0 for `5^0`, and an upper bound above 64 bits.
 fn power_of_five_bits(power: i32) -> i32 {
     match power {
         0 => 0,
@@ -146,7 +147,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// In 64 bits, or in 32 if `narrow`, where only the distance M can overflow: once it did, digits end.
+    /// Computes with 64 bits, or 32 if `narrow`. Only the distance M can overflow, which ends the digits.
     fn digits_in_words(&self, point: i32, narrow: bool) -> Digits {
         let word = |value: i64| if narrow { i64::from(value as i32) } else { value };
         let five = |power: i32| 5_i64.wrapping_pow(power as u32);
@@ -193,7 +194,7 @@ impl Ratio {
     }
 }
 
-/// Collects digits until what is left is below (`low`) or above (`high`) what tells the number from its neighbours.
+/// Collects digits until the rest is below (`low`) or above (`high`) the bounds that identify the number.
 struct Writer {
     text: Vec<u8>,
     point: i32,
@@ -202,7 +203,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Begins with the first digit, which is none where the estimate was one too high.
+    /// Begins with the first digit, which is absent if the estimate was one too high.
     fn new(point: i32, digit: u8, (low, high): (bool, bool)) -> Self {
         let mut out = Self { text: Vec::with_capacity(18), point, low, high };
         if digit == 0 && !high {
@@ -210,7 +211,7 @@ impl Writer {
         } else {
             out.text.push(b'0' + digit);
         }
-        // With an exponent there is always a second digit to make.
+        // A text with an exponent always has a second digit.
         if !(-3..8).contains(&out.point) {
             (out.low, out.high) = (false, false);
         }
@@ -226,7 +227,7 @@ impl Writer {
         (self.low, self.high) = (low, high);
     }
 
-    /// Rounds the last digit: `half` compares what is left with one half of it.
+    /// Rounds the last digit: `half` compares the rest with half a unit of that digit.
     fn finish(mut self, half: impl FnOnce() -> Ordering) -> Digits {
         let odd = self.text.last().is_some_and(|digit| digit & 1 == 1);
         let up = self.high
@@ -261,7 +262,8 @@ impl Writer {
 mod tests {
     use super::super::number_text;
 
-    /// Bits in hexadecimal (a float's behind `s`) and what `Double.toString` and `Float.toString` of Java 17 made of them.
+    /// Bits in hexadecimal (with `s` before a float's), and the text that Java 17's `Double.toString` and
+    /// `Float.toString` give.
     const PRINTED: &str = include_str!("../../testdata/java_digits.txt");
 
     #[test]

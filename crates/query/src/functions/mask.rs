@@ -1,4 +1,4 @@
-//! `mask_*`: values that hide what they were (Cassandra 5's masking functions).
+//! `mask_*`: functions that hide values (Cassandra 5's masking functions).
 
 use md5::Md5;
 use model::CqlType;
@@ -10,7 +10,7 @@ use crate::QueryError;
 use crate::terms::append_vector_component;
 use model::timeuuid;
 
-/// Which characters of a text are hidden.
+/// The part of a text that is hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// All but the first and last ones.
@@ -19,7 +19,7 @@ pub(super) enum Part {
     Outer,
 }
 
-/// The value that stands for all values of a type.
+/// The value that replaces all values of a type.
 pub(super) fn default_value(ty: &CqlType) -> Vec<u8> {
     use CqlType as T;
     match ty {
@@ -41,7 +41,7 @@ pub(super) fn default_value(ty: &CqlType) -> Vec<u8> {
             let mut out = Vec::new();
             let value = default_value(element);
             for _ in 0..*dimension {
-                // A default value has the length its type asks for.
+                // A default value has the length that its type requires, so there is no error.
                 let _ = append_vector_component(&mut out, element, &value);
             }
             out
@@ -56,11 +56,11 @@ fn composed<'t>(types: impl Iterator<Item = &'t CqlType>) -> Vec<u8> {
     out
 }
 
-/// `value` with the characters between or around `begin` and `end` replaced by `padding`; characters are UTF-16 units, as
-/// Java counts them.
+/// `value` with the characters between or around `begin` and `end` replaced by `padding`. Characters are
+/// UTF-16 units, as in Java.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where the padding is not one character.
+/// [`QueryError::Invalid`] if the padding is not one character.
 pub(super) fn partial(
     name: &str,
     part: Part,
@@ -90,10 +90,10 @@ pub(super) fn partial(
     Ok(String::from_utf16_lossy(&units).into_bytes())
 }
 
-/// The digest of a value by an algorithm of Java's name.
+/// The digest of a value by the algorithm with this name in Java.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for an algorithm there is not.
+/// [`QueryError::Invalid`] for an unknown algorithm.
 pub(super) fn hash(value: &[u8], algorithm: Option<&[u8]>) -> Result<Vec<u8>, QueryError> {
     let algorithm = String::from_utf8_lossy(algorithm.unwrap_or(b"SHA-256"));
     Ok(match algorithm.to_ascii_uppercase().as_str() {

@@ -1,8 +1,9 @@
-//! `abs`, `exp`, `log`, `log10`, `round`: of any numeric type, giving the same type (Cassandra 5's `MathFcts`).
+//! `abs`, `exp`, `log`, `log10`, `round` for all numeric types; the result has the argument's type (Cassandra
+//! 5's `MathFcts`).
 //!
-//! Integers go by way of doubles and lose what is behind the point. Decimals and varints keep as many digits as the
-//! argument has, at least 32; those with more than [`DIGITS_MAX`] are refused, since the time that takes grows with the
-//! square.
+//! Integers are converted to doubles, and the digits after the point are lost. Decimals and varints keep as
+//! many digits as the argument has, but at least 32. Arguments with more than [`DIGITS_MAX`] digits are
+//! refused, because the time grows with the square of their number.
 
 use bigdecimal::BigDecimal;
 use model::CqlType;
@@ -11,9 +12,9 @@ use num_bigint::{BigInt, Sign};
 use super::number::{self, Number, decimal_bytes, integer_bytes, varint_bytes};
 use super::{Function, Kind, decimal, effort, elementary};
 
-/// Most digits of an argument whose exponential or logarithm is computed.
+/// Most digits of an argument of an exponential or a logarithm.
 const DIGITS_MAX: u64 = 2000;
-/// Most digits of a whole number that is made from a power.
+/// Most digits of a varint result.
 const WHOLE_DIGITS_MAX: i64 = 100_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(super) enum Math {
     Round,
 }
 
-/// Overloads of a name, over all numeric types.
+/// The overloads of a name, one for each numeric type.
 pub(super) fn overloads(name: &str) -> Vec<Function> {
     use CqlType as T;
     let math = match name {
@@ -43,7 +44,7 @@ pub(super) fn overloads(name: &str) -> Vec<Function> {
 }
 
 impl Math {
-    /// How much work it is.
+    /// The work of computing it, in units of `effort`.
     pub(super) fn work(self, ty: &CqlType, value: &[u8]) -> u64 {
         match self {
             Self::Abs => 0,
@@ -56,7 +57,7 @@ impl Math {
 /// Computes the function; an empty value gives null.
 ///
 /// # Errors
-/// In Java's words, for an argument outside of the function's domain.
+/// The argument is outside of the function's domain; the text is Java's.
 pub(super) fn compute(math: Math, ty: &CqlType, value: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let Some(number) = number::read(ty, value).map_err(|error| error.to_string())? else { return Ok(None) };
     Ok(Some(match number {
@@ -71,7 +72,8 @@ pub(super) fn compute(math: Math, ty: &CqlType, value: &[u8]) -> Result<Option<V
             };
             let through_int = matches!(ty, CqlType::Tinyint | CqlType::Smallint | CqlType::Int)
                 && !matches!(math, Math::Abs | Math::Round);
-            // Java narrows a double to at most 32 bits first, which saturates, and cuts the rest off.
+            // Java narrows the double to at most 32 bits first, which saturates, and then cuts off the high
+            // bits.
             let narrow = |value: i64| value.clamp(i32::MIN.into(), i32::MAX.into());
             integer_bytes(ty, if through_int { narrow(whole) } else { whole })
         }
@@ -116,7 +118,7 @@ fn real(math: Math, value: f64) -> f64 {
     }
 }
 
-/// `Math.round`: the nearest whole number that 64 bits hold, halves up.
+/// `Math.round`: the nearest whole number of 64 bits, halves up.
 fn round_half_up(value: f64) -> f64 {
     let floor = value.floor();
     let rounded = if value - floor >= 0.5 { floor + 1.0 } else { floor };

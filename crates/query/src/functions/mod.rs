@@ -1,7 +1,7 @@
-//! Native functions: which exist, which overload a call means, and what each computes.
+//! Native functions: their names, the choice of the overload for a call, and their computation.
 //!
-//! Names and signatures are Cassandra 5's, in both spellings (`to_timestamp`, `totimestamp`). A [`Function`] is one
-//! resolved overload; `terms` and `prepare::selection` hold them in their plans.
+//! Names and signatures are Cassandra 5's, in both spellings (`to_timestamp`, `totimestamp`). A [`Function`]
+//! is one resolved overload; plans in `terms` and `prepare::selection` contain them.
 
 pub mod aggregate;
 pub mod blob;
@@ -42,7 +42,7 @@ pub use cast::cast_name;
 pub use operation::{NEGATION, operator_name};
 pub use resolve::{CallArguments, CallSite, resolve};
 
-/// One resolved overload.
+/// A resolved overload.
 #[derive(Debug, Clone)]
 pub struct Function {
     name: String,
@@ -83,9 +83,9 @@ enum Kind {
     CollectionCount,
     CollectionAggregate(AggregateKind),
     Similarity(vector::Similarity),
-    /// One of the user's.
+    /// A user-defined function.
     User(Rc<user::UserFunction>),
-    /// The signature of a user's aggregate, for choosing between overloads; it is never called.
+    /// The signature of a user-defined aggregate, for choosing between overloads; never called.
     Signature(Rc<AggregateDefinition>),
 }
 
@@ -94,17 +94,17 @@ impl Function {
         Self { name: name.to_owned(), kind, arguments: arguments.to_vec(), result }
     }
 
-    /// `cast(from as to)`; `None` where there is no such conversion.
+    /// `cast(from as to)`; `None` if there is no such conversion.
     pub fn cast(from: &CqlType, to: &CqlType) -> Option<Self> {
         cast::exists(from, to)
             .then(|| Self::new(&format!("cast_as_{to}"), Kind::Cast, std::slice::from_ref(from), to.clone()))
     }
 
-    /// The cast of a value of `from`, by the overloads that take it: where there is none for its own type, those for types
-    /// whose values look the same.
+    /// The cast of a value of type `from`: if its own type has none, the cast of a type to which the value
+    /// can be assigned.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where there is none, or more than one.
+    /// [`QueryError::Invalid`] if there is no such cast, or more than one.
     pub fn cast_of(from: &CqlType, text: &str, to: &CqlType) -> Result<Self, QueryError> {
         if let Some(exact) = Self::cast(from, to) {
             return Ok(exact);
@@ -122,7 +122,7 @@ impl Function {
         }
     }
 
-    /// What a client is told who casts what cannot be: in Cassandra's words, with the casts to `to` that there are.
+    /// The error for an impossible cast: in Cassandra's words, with the list of casts to `to`.
     pub fn no_cast(text: &str, to: &CqlType) -> QueryError {
         use CqlType as T;
         let native = [
@@ -163,18 +163,18 @@ impl Function {
         })
     }
 
-    /// What is told of an argument that is left out.
+    /// The error text for an argument that is left unset.
     #[cold]
     pub fn unset_argument(&self) -> String {
         format!("Invalid unset value for argument in call to function {}", self.name)
     }
 
-    /// Name without keyspace.
+    /// The name without the keyspace.
     pub fn short_name(&self) -> &str {
         &self.name
     }
 
-    /// Name of the result column of a call: `system.now()`, `cast(v as int)`.
+    /// The name of the result column of a call: `system.now()`, `cast(v as int)`.
     pub fn column_name(&self, arguments: &[String]) -> String {
         match &self.kind {
             Kind::Cast => format!("cast({} as {})", arguments.join(", "), self.result),
@@ -184,22 +184,24 @@ impl Function {
         }
     }
 
-    /// Types of the arguments.
+    /// The types of the arguments.
     pub fn arguments(&self) -> &[CqlType] {
         &self.arguments
     }
 
-    /// Type of the result.
+    /// The type of the result.
     pub fn result(&self) -> &CqlType {
         &self.result
     }
 
-    /// Which of the user's it is, where it is one: it may take long, and is called by [`user::calls::Calls`].
+    /// The user-defined function, if it is one. Such a call may take long, and is made by
+    /// [`user::calls::Calls`].
     pub fn user(&self) -> Option<&Rc<user::UserFunction>> {
         if let Kind::User(function) = &self.kind { Some(function) } else { None }
     }
 
-    /// Whether equal arguments always give equal results, so that a call may be folded when it is prepared.
+    /// Whether equal arguments always give equal results, so that a call may be evaluated when it is
+    /// prepared.
     pub fn is_pure(&self) -> bool {
         !matches!(
             self.kind,
@@ -208,17 +210,17 @@ impl Function {
                 | Kind::NowDate
                 | Kind::NowTime
                 | Kind::RandomUuid
-                // Nobody knows of a user's function, and calling one may take long.
+                // It is unknown whether a user-defined function is pure, and a call may take long.
                 | Kind::User(_)
                 | Kind::Signature(_)
         )
     }
 
-    /// Computes the result of one that is not the user's; null arguments give null.
+    /// Computes the result of a native function; null arguments give null.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where the arguments are values of their types but not of the function's domain,
-    /// [`QueryError::FunctionFailure`] where computing failed.
+    /// [`QueryError::Invalid`] if the arguments have their types but are outside of the function's domain,
+    /// [`QueryError::FunctionFailure`] if the computation failed.
     pub fn call(
         &self,
         arguments: &[Option<&[u8]>],
@@ -246,7 +248,7 @@ impl Function {
             }
             Kind::MaskNull => return Ok(None),
             Kind::MaskDefault => return Ok(Some(mask::default_value(&self.result))),
-            // A wrong algorithm is told of null too.
+            // A wrong algorithm is an error even if the value is null.
             Kind::MaskHash if arguments.first().is_some_and(Option::is_none) => {
                 return mask::hash(&[], arguments.get(1).copied().flatten()).map(|_| None);
             }
@@ -261,7 +263,7 @@ impl Function {
         }
     }
 
-    /// Computes functions whose first argument decides whether there is a result.
+    /// Computes functions that give null if their first argument is null.
     fn call_with(
         &self,
         first: &[u8],
@@ -282,7 +284,8 @@ impl Function {
             Kind::FromBlob => blob::from_blob(&self.name, &self.result, first).map(Some),
             Kind::FromJson => json::from_json(&self.name, &self.result, first, ambient.now_ms()),
             Kind::Negate => operation::negate(ty, first),
-            // What is outside of a function's domain is a mistake of the server in Cassandra; here it is the client's.
+            // Cassandra answers an argument outside of a function's domain with a server error; here it is
+            // the client's error.
             Kind::Math(math) => {
                 ambient.charge(math.work(ty, first)).map_err(QueryError::Invalid)?;
                 math::compute(*math, ty, first).map_err(QueryError::Invalid)
@@ -351,12 +354,12 @@ impl Function {
         }
     }
 
-    /// Whether the overload was made for one call, see `factory`.
+    /// Whether the overload was made for the argument types of one call; see `factory`.
     pub(crate) fn is_made_for_its_arguments(&self) -> bool {
         !matches!(self.kind, Kind::User(_)) && factory::exists(&self.name)
     }
 
-    /// What messages call it.
+    /// The function's name in messages.
     pub(crate) fn shown(&self) -> String {
         match &self.kind {
             Kind::Operation(operator) => format!("operation {}", operator.symbol()),
@@ -364,7 +367,7 @@ impl Function {
         }
     }
 
-    /// Name with its keyspace.
+    /// The name with the keyspace.
     pub(crate) fn full_name(&self) -> String {
         format!("{}.{}", self.keyspace(), self.name)
     }
@@ -379,7 +382,7 @@ impl Function {
 
     fn signature(&self) -> String {
         let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
-        // Signatures are CQL, where a name is quoted if it must be; messages elsewhere are not.
+        // Signatures are CQL, so names are quoted if necessary; other messages do not quote them.
         format!(
             "{}.{} : ({}) -> {}",
             quote_identifier(self.keyspace()),
@@ -390,7 +393,7 @@ impl Function {
     }
 }
 
-/// Scalar overloads of a name; `table` is the one `token` is about.
+/// The scalar overloads of a name; `table` determines the arguments of `token`.
 fn candidates(name: &str, table: Option<&Table>) -> Vec<Function> {
     use CqlType as T;
     let one = |kind, arguments: &[T], result| vec![Function::new(name, kind, arguments, result)];
@@ -419,7 +422,7 @@ fn candidates(name: &str, table: Option<&Table>) -> Vec<Function> {
         "to_unix_timestamp" | "tounixtimestamp" => {
             of_times(Kind::ToUnixTimestamp, T::Bigint, &[T::Timeuuid, T::Timestamp, T::Date])
         }
-        // Cassandra 5 has them no longer, ScyllaDB has.
+        // ScyllaDB still has these, Cassandra 5 does not.
         "dateof" => one(Kind::ToTimestamp, &[T::Timeuuid], T::Timestamp),
         "unixtimestampof" => one(Kind::ToUnixTimestamp, &[T::Timeuuid], T::Bigint),
         "floor" => {
@@ -450,13 +453,13 @@ fn candidates(name: &str, table: Option<&Table>) -> Vec<Function> {
     }
 }
 
-/// Whether values of `have` may stand where `want` is asked for (Cassandra's `isValueCompatibleWith`).
+/// Whether values of type `have` may be used as values of type `want` (Cassandra's `isValueCompatibleWith`).
 pub fn type_assignment(have: &CqlType, want: &CqlType) -> Assignment {
     use CqlType as T;
     if have == want || have.clone().freeze() == want.clone().freeze() {
         return Assignment::Exact;
     }
-    // Sets and the keys of maps keep their order only where the types are ordered alike.
+    // Sets and keys of maps keep their order only if both types have the same order.
     let ordered_alike = |want: &T, have: &T| {
         want == have || matches!((want, have), (T::Text, T::Ascii) | (T::Blob, T::Text | T::Ascii))
     };

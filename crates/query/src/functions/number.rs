@@ -1,6 +1,6 @@
-//! Numbers of any CQL type on their way through functions, operators and casts.
+//! Numbers of all CQL types, as functions, operators and casts use them.
 //!
-//! Conversions are those of Java's `Number`: integers wrap when they narrow, floating-point values saturate.
+//! Conversions are those of Java's `Number`: narrowed integers wrap, floating-point values saturate.
 
 use bigdecimal::{BigDecimal, ToPrimitive};
 use model::{CqlType, number};
@@ -8,10 +8,10 @@ use num_bigint::BigInt;
 
 use crate::QueryError;
 
-/// A number as its type holds it.
+/// A number of a CQL type.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Number {
-    /// Of a type of at most 64 bits.
+    /// A number of a type of at most 64 bits.
     Integer(i64),
     /// `float`
     Single(f32),
@@ -40,10 +40,10 @@ pub(super) fn is_number(ty: &CqlType) -> bool {
     )
 }
 
-/// Reads a value; one without bytes is no number.
+/// Decodes a value; `None` for an empty value.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for bytes that are no value of the type.
+/// [`QueryError::Invalid`] if the bytes are not a value of the type.
 pub(super) fn read(ty: &CqlType, value: &[u8]) -> Result<Option<Number>, QueryError> {
     let bad = || QueryError::Invalid(format!("A value of {} bytes is no {ty}", value.len()));
     if value.is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn read(ty: &CqlType, value: &[u8]) -> Result<Option<Number>, QueryEr
 }
 
 impl Number {
-    /// As `Number.doubleValue`.
+    /// The number as a double, as `Number.doubleValue` gives it.
     pub(super) fn to_f64(&self) -> f64 {
         match self {
             Self::Integer(value) => *value as f64,
@@ -83,7 +83,7 @@ impl Number {
         }
     }
 
-    /// As `Number.floatValue`.
+    /// The number as a float, as `Number.floatValue` gives it.
     pub(super) fn to_f32(&self) -> f32 {
         match self {
             Self::Single(value) => *value,
@@ -104,7 +104,7 @@ fn decimal_to_f64(value: &BigDecimal) -> f64 {
     }
 }
 
-/// An integer as a value of one of the integer types; what does not fit is cut off at the left.
+/// Encodes an integer as a value of an integer type; the high bits that do not fit are cut off.
 pub(super) fn integer_bytes(ty: &CqlType, value: i64) -> Vec<u8> {
     match ty {
         CqlType::Tinyint => (value as i8).to_be_bytes().to_vec(),
@@ -114,14 +114,14 @@ pub(super) fn integer_bytes(ty: &CqlType, value: i64) -> Vec<u8> {
     }
 }
 
-/// A varint as a value.
+/// Encodes a varint.
 pub(super) fn varint_bytes(value: &BigInt) -> Vec<u8> {
     let mut out = Vec::new();
     number::append_varint(&mut out, value);
     out
 }
 
-/// A decimal as a value; `None` where its scale does not fit.
+/// Encodes a decimal; `None` if its scale does not fit.
 pub(super) fn decimal_bytes(value: &BigDecimal) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     number::append_decimal(&mut out, value).ok()?;

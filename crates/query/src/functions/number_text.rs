@@ -1,9 +1,9 @@
-//! Floating-point and decimal numbers as Java prints them, for casts to text.
+//! Text of floating-point and decimal numbers as Java prints them, for casts to text and for JSON.
 //!
-//! Floating-point numbers in decimal notation from 1e-3 up to 1e7, else one digit, a point and an exponent
-//! (`Double.toString`, with the digits of Java 17). Decimals plain while no zeros have to be added behind them and at most five behind the point,
-//! else with an exponent (`BigDecimal.toString`): what is written is never longer than the digits there are, whatever
-//! scale a client sent.
+//! Floating-point numbers are in decimal notation from 1e-3 up to 1e7; others have one digit before the point
+//! and an exponent (`Double.toString`, with the digits of Java 17). Decimals are plain as long as no zeros
+//! have to be appended and at most five follow the point; others have an exponent (`BigDecimal.toString`). So
+//! a text is not much longer than the number's digits, whatever scale a client sent.
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::Sign;
@@ -62,7 +62,7 @@ fn java(nan: bool, infinite: bool, negative: bool, zero: bool, digits: impl FnOn
     if negative { format!("-{magnitude}") } else { magnitude }
 }
 
-/// Lays out the digits of a positive number.
+/// Formats the digits of a positive number.
 fn magnitude(digits: Digits) -> String {
     let Digits { text, point } = digits;
     let digits = str::from_utf8(&text).expect("digits");

@@ -1,8 +1,8 @@
-//! `+ - * / %` and unary minus: which types they take, what they give, and how they fail.
+//! The operators `+ - * / %` and unary minus: their types, results and errors.
 //!
-//! Each operator is a function with a name nobody writes, overloaded over all pairs of numeric types; dates and
-//! timestamps take durations, text takes text. Types, arithmetic and messages are Cassandra 5's (`OperationFcts`,
-//! `NumberType`). What a decimal's scale claims costs no more than `decimal` allows.
+//! Each operator is a function with an internal name, overloaded for all pairs of numeric types; dates and
+//! timestamps take durations, text takes text. Types, arithmetic and messages are Cassandra 5's
+//! (`OperationFcts`, `NumberType`). A decimal with an extreme scale costs no more than `decimal` allows.
 
 use cql::ast::ArithmeticOperator;
 use model::CqlType;
@@ -15,7 +15,7 @@ use crate::QueryError;
 use crate::terms::duration;
 use crate::terms::time::{date_of_millis, millis_of_date};
 
-/// Name of the function that a minus sign before an operand stands for.
+/// Name of the function for unary minus.
 pub const NEGATION: &str = "_negate";
 
 const OPERATORS: [ArithmeticOperator; 5] = [
@@ -38,7 +38,7 @@ const NUMERIC: [CqlType; 9] = [
     CqlType::Counter,
 ];
 
-/// Name of the function that an operator stands for, in Cassandra's spelling.
+/// Name of the function for an operator, in Cassandra's spelling.
 pub fn operator_name(operator: ArithmeticOperator) -> &'static str {
     match operator {
         ArithmeticOperator::Add => "_add",
@@ -49,12 +49,12 @@ pub fn operator_name(operator: ArithmeticOperator) -> &'static str {
     }
 }
 
-/// The operator a function's name stands for.
+/// The operator of a function's name.
 pub(super) fn operator_of(name: &str) -> Option<ArithmeticOperator> {
     OPERATORS.into_iter().find(|operator| operator_name(*operator) == name)
 }
 
-/// All overloads of an operator, or of negation.
+/// All overloads of an operator or of negation.
 pub(super) fn overloads(name: &str) -> Vec<Function> {
     if name == NEGATION {
         let negate = |ty: &CqlType| Function::new(name, Kind::Negate, std::slice::from_ref(ty), ty.clone());
@@ -98,7 +98,7 @@ fn promote(left: &CqlType, right: &CqlType) -> CqlType {
     match (floating(left) || floating(right), bytes(left).max(bytes(right))) {
         (true, 4) => T::Float,
         (true, 8) => T::Double,
-        // A float beside a tinyint is as wide as the float, so no other width is left.
+        // A float is wider than a tinyint or smallint, so no other width is left.
         (true, _) => T::Decimal,
         (false, 1) => T::Tinyint,
         (false, 2) => T::Smallint,
@@ -108,7 +108,7 @@ fn promote(left: &CqlType, right: &CqlType) -> CqlType {
     }
 }
 
-/// Computes `left operator right`; the failure's text is Java's.
+/// Computes `left operator right`; errors have Java's texts.
 pub(super) fn operate(
     operator: ArithmeticOperator,
     types: [&CqlType; 2],

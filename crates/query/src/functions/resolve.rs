@@ -1,8 +1,9 @@
-//! Which overload a call means.
+//! Resolution: the choice of the overload for a call.
 //!
-//! Candidates are all overloads of the name: native ones, those made for the types of the arguments (`factory`), and
-//! the user's own. One candidate is checked with precise messages; of several the first that fits exactly is taken,
-//! else the only one that fits. Rules, order and messages are Cassandra 5's `FunctionResolver`.
+//! Candidates are all overloads of the name: native ones, those made for the types of the arguments
+//! (`factory`), and user-defined ones. A single candidate is checked with precise messages. Of several
+//! candidates, the first that fits exactly is chosen, else the only one that fits. Rules, order and messages
+//! are those of Cassandra 5's `FunctionResolver`.
 
 use model::{CqlType, Schema, Table};
 
@@ -10,49 +11,49 @@ use super::{Function, NEGATION, candidates, factory, operation};
 use crate::QueryError;
 use crate::terms::literal::Assignment;
 
-/// What a call passes, before it is known what it calls.
+/// The arguments of a call before its function is resolved.
 pub trait CallArguments {
-    /// How many there are.
+    /// The number of arguments.
     fn count(&self) -> usize;
-    /// How well one fits a type.
+    /// How well the argument fits a type.
     fn fits(&self, at: usize, ty: &CqlType) -> Assignment;
-    /// The type one has where nothing asks for another; `None` for markers and null.
+    /// The type of the argument if nothing requires another; `None` for markers and null.
     fn compatible_type(&self, at: usize) -> Option<CqlType>;
-    /// The number of elements, of one that is a list literal.
+    /// The number of elements of the argument, if it is a list literal.
     fn list_length(&self, _at: usize) -> Option<u32> {
         None
     }
-    /// Whether one is a bare marker.
+    /// Whether the argument is a bare marker.
     fn is_marker(&self, at: usize) -> bool;
-    /// How messages show one.
+    /// The argument's text in messages.
     fn text(&self, at: usize) -> String;
 }
 
-/// Where a call stands.
+/// The context of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallSite<'a> {
-    /// Keyspace written before the name.
+    /// The keyspace written before the name.
     pub keyspace: Option<&'a str>,
-    /// The name, case as the text has it after folding.
+    /// The function's name, with its case folded.
     pub name: &'a str,
-    /// The table the call is about.
+    /// The table of the statement.
     pub table: &'a Table,
-    /// For the user's functions.
+    /// The schema, for user-defined functions.
     pub schema: &'a Schema,
-    /// The type asked for, where one is.
+    /// The type required of the result, if any.
     pub receiver: Option<&'a CqlType>,
 }
 
-/// The overload a call means; `None` where no function has the name.
+/// The overload for a call; `None` if no function has the name.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where no overload, or more than one, takes the arguments.
+/// [`QueryError::Invalid`] if no overload, or more than one, takes the arguments.
 pub fn resolve(site: &CallSite<'_>, arguments: &dyn CallArguments) -> Result<Option<Function>, QueryError> {
     let candidates = collect(site, arguments)?;
     if candidates.is_empty() { Ok(None) } else { pick_of(site, candidates, arguments).map(Some) }
 }
 
-/// The one of these candidates that a call means; there is at least one.
+/// Chooses among candidates, of which there is at least one.
 pub(super) fn pick_of(
     site: &CallSite<'_>,
     mut candidates: Vec<Function>,
@@ -136,7 +137,7 @@ fn pick(
             signatures(&candidates)
         ))),
         (_, Some(operator)) => {
-            // Where literals leave the choice open, the type asked for decides.
+            // If literals leave a choice, the required type of the result decides.
             let open = (0..arguments.count()).any(|at| arguments.is_marker(at));
             let same = |function: &&Function| {
                 site.receiver.is_some_and(|want| function.arguments().iter().all(|ty| ty == want))

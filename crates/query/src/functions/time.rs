@@ -1,4 +1,4 @@
-//! Functions of time: what now is, and conversions between the types that hold time.
+//! Functions of time: the current time, and conversions between the types for times.
 
 use model::number::Duration;
 use model::{CqlType, timeuuid};
@@ -9,18 +9,18 @@ use crate::QueryError;
 use crate::terms::duration;
 use crate::terms::time::{NANOSECONDS_PER_DAY, date_of_millis, millis_of_date};
 
-/// Today, UTC, as a stored date.
+/// The current date in UTC, as a stored value.
 pub(super) fn now_date(now_ms: i64) -> Vec<u8> {
     date_of_millis(now_ms).to_be_bytes().to_vec()
 }
 
-/// The time of day, UTC, in nanoseconds.
+/// The current time of day in UTC, as a stored value in nanoseconds.
 pub(super) fn now_time(now_ms: i64) -> Vec<u8> {
     let nanoseconds = i128::from(now_ms) * 1_000_000;
     (nanoseconds.rem_euclid(i128::from(NANOSECONDS_PER_DAY)) as i64).to_be_bytes().to_vec()
 }
 
-/// The least or greatest time UUID of a stored timestamp.
+/// The smallest or greatest time UUID of a stored timestamp.
 pub(super) fn bound_timeuuid(timestamp: &[u8], greatest: bool) -> Option<Vec<u8>> {
     let millis = i64::from_be_bytes(timestamp.try_into().ok()?);
     let bound =
@@ -28,7 +28,7 @@ pub(super) fn bound_timeuuid(timestamp: &[u8], greatest: bool) -> Option<Vec<u8>
     Some(bound.as_bytes().to_vec())
 }
 
-/// A value of one type of time as another; `bigint` is milliseconds. Empty values give null.
+/// Converts between types of time; `bigint` is milliseconds. Empty values give null.
 pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
     let millis = match from {
         CqlType::Timeuuid => timeuuid::unix_millis(&Uuid::from_slice(value).ok()?)?,
@@ -41,10 +41,10 @@ pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Option<Vec<
     })
 }
 
-/// `floor(time, duration[, start])`; null where an argument is.
+/// `floor(time, duration[, start])`; null if an argument is null.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for a duration that does not fit the type of time, or a start after the time.
+/// [`QueryError::Invalid`] if the duration does not fit the type of time, or the start is after the time.
 pub(super) fn floor(
     ty: &CqlType,
     time: &[u8],

@@ -1,23 +1,23 @@
-//! How alike two vectors of floats are: the scores of Cassandra 5's similarity functions, 1 for equal vectors, which
-//! lie between 0 and 1 for vectors of length one.
+//! Similarity of two vectors of floats: the scores of Cassandra 5's similarity functions, which are 1 for
+//! equal vectors and lie between 0 and 1 for vectors of length one.
 
 use crate::QueryError;
 
-/// What is measured.
+/// The measure of similarity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Similarity {
     /// The angle between the vectors.
     Cosine,
-    /// The distance of their ends.
+    /// The distance between the vectors.
     Euclidean,
-    /// Their dot product.
+    /// The dot product of the vectors.
     DotProduct,
 }
 
-/// The score of two serialised vectors of equal dimensions.
+/// The score of two serialised vectors with equal dimensions.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where an angle to a vector of zeros is asked for.
+/// [`QueryError::Invalid`] for the angle to a vector of zeros.
 pub(super) fn score(
     name: &str,
     similarity: Similarity,

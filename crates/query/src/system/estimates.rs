@@ -1,8 +1,9 @@
-//! `system.size_estimates` and `system.table_estimates`: how many partitions each table has in each range of the ring, and
-//! how large they are. Spark's connector cuts its reads by them.
+//! `system.size_estimates` and `system.table_estimates`: the number and the mean size of each table's
+//! partitions in each range of the ring. Spark's connector splits its reads by them.
 //!
-//! Cassandra's `SizeEstimatesRecorder` writes them every five minutes; here they are computed when they are read, and rows
-//! of memtables count too. All ranges of a node without peers are its own, so both types of range have the same rows.
+//! Cassandra's `SizeEstimatesRecorder` writes them every five minutes; here they are computed when they are
+//! read, and include the rows of memtables. A node without peers owns all ranges, so both types of range have
+//! the same rows.
 
 use model::tablet::TabletId;
 use storage::SizeEstimate;
@@ -13,12 +14,12 @@ use super::rows::Rows;
 /// Types of ranges in `system.table_estimates`.
 const RANGE_TYPES: [&str; 2] = ["local_primary", "primary"];
 
-/// Whether a table of `system` tells of sizes.
+/// Whether a table of `system` shows estimates.
 pub(super) fn is_estimates(table: &str) -> bool {
     matches!(table, "size_estimates" | "table_estimates")
 }
 
-/// Start, which does not belong to it, and end of each range.
+/// Start (exclusive) and end of each range.
 pub(super) fn ranges() -> Vec<(String, String)> {
     let mut ranges = Vec::new();
     let mut start = i64::MIN;

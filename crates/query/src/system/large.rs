@@ -1,6 +1,6 @@
-//! `system.large_partitions`, `large_rows` and `large_cells`: what table files say of what is large in them.
+//! `system.large_partitions`, `large_rows` and `large_cells`: large data, as recorded in table files.
 //!
-//! Columns are those that ScyllaDB documents. Rows come and go with the files: nothing is stored for them.
+//! The columns are those of ScyllaDB's documentation. Rows come and go with the files; they are not stored.
 
 use storage::LargeDataOf;
 
@@ -8,15 +8,15 @@ use super::rows::{RowDraft, Rows};
 use crate::execute::consistency::{clustering_text, key_text};
 use model::{Schema, Table};
 
-/// Whether a table of `system` tells of what is large.
+/// Whether a table of `system` shows large data.
 pub(super) fn is_large_data(table: &str) -> bool {
     matches!(table, "large_partitions" | "large_rows" | "large_cells")
 }
 
-/// Fills one of the tables; `schema` says what keys mean.
+/// Fills one of the tables; `schema` has the types of the keys.
 pub(super) fn fill(rows: &mut Rows<'_>, name: &str, files: &[LargeDataOf], schema: &Schema) {
     for of in files {
-        // Dropped since it was asked.
+        // The table was dropped meanwhile.
         let Some(table) = schema.table_by_id(of.table) else { continue };
         match name {
             "large_partitions" => {
@@ -54,7 +54,7 @@ pub(super) fn fill(rows: &mut Rows<'_>, name: &str, files: &[LargeDataOf], schem
     }
 }
 
-/// What the three tables have in common.
+/// The columns that the three tables share.
 fn head(row: &mut RowDraft<'_>, of: &LargeDataOf, table: &Table, key: &[u8]) {
     row.text("keyspace_name", table.keyspace());
     row.text("table_name", table.name());
@@ -63,7 +63,7 @@ fn head(row: &mut RowDraft<'_>, of: &LargeDataOf, table: &Table, key: &[u8]) {
     row.timestamp("compaction_time", of.data.written_ms);
 }
 
-/// The static row has no clustering.
+/// The clustering as text; the static row has none.
 fn place(table: &Table, clustering: Option<&[u8]>) -> String {
     clustering.map_or_else(String::new, |clustering| clustering_text(table, clustering))
 }

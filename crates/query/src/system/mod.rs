@@ -1,11 +1,12 @@
-//! System tables: what a node says about itself and its schema as rows, with the columns of Cassandra 5.0.6.
+//! System tables: the node and its schema as rows, with the columns of Cassandra 5.0.6.
 //!
-//! Definitions are CQL texts (`definitions/*.cql`) that go through the same planner as a user's tables, so name
-//! resolution, metadata and SELECT see ordinary tables. The tables of `system`, `system_schema`, `system_views` and
-//! `system_virtual_schema` are made up when they are read; those of `system_auth`, `system_distributed` and
-//! `system_traces` are stored tables that a node makes at its first start (`first_changes`).
-//! Invariant: a read sees one snapshot of the schema. DML leans on `Catalog::table` and
-//! `Catalog::read`, `describe` on the definitions.
+//! Definitions are CQL texts (`definitions/*.cql`) that go through the same planner as a user's tables, so
+//! name resolution, metadata and SELECT see ordinary tables. The tables of `system`, `system_schema`,
+//! `system_views` and `system_virtual_schema` are virtual: their rows are made when they are read. Those of
+//! `system_auth`, `system_distributed` and `system_traces` are stored tables that a node creates at its first
+//! start (`first_changes`).
+//! Invariant: a read sees one snapshot of the schema. Statements use the tables through `VirtualTables`,
+//! `describe` uses the definitions.
 
 mod estimates;
 mod large;
@@ -44,7 +45,7 @@ const SYSTEM_AUTH: &str = include_str!("definitions/system_auth.cql");
 const SYSTEM_DISTRIBUTED: &str = include_str!("definitions/system_distributed.cql");
 const SYSTEM_TRACES: &str = include_str!("definitions/system_traces.cql");
 
-/// The keyspaces made up when read, with their definitions.
+/// The keyspaces of virtual tables, with their definitions.
 const LOCAL: [(&str, &str); 4] = [
     ("system", SYSTEM),
     ("system_schema", SYSTEM_SCHEMA),
@@ -59,12 +60,13 @@ const STORED: [(&str, &str, &str); 3] = [
     ("system_traces", "2", SYSTEM_TRACES),
 ];
 
-/// Whether a keyspace is shown as virtual (in `system_virtual_schema` instead of `system_schema`), as in Cassandra.
+/// Whether a keyspace is shown as virtual (in `system_virtual_schema` instead of `system_schema`), as in
+/// Cassandra.
 pub(crate) fn is_virtual(keyspace: &str) -> bool {
     matches!(keyspace, "system_views" | "system_virtual_schema")
 }
 
-/// The definitions of the tables that are made up when read.
+/// The definitions of the virtual tables.
 #[derive(Debug)]
 pub struct Catalog {
     schema: Schema,
@@ -74,7 +76,7 @@ impl Catalog {
     /// The catalog of this version.
     ///
     /// # Errors
-    /// None that a build which passed its tests can meet: the definitions are part of it.
+    /// Only of a definition that is wrong; tests parse all of them.
     pub fn new() -> Result<Self, QueryError> {
         let mut catalog = Self::empty()?;
         for (_, text) in LOCAL {
@@ -83,7 +85,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// As [`Catalog::new`], with a chance for others after each table: a node starts among its clients.
+    /// As [`Catalog::new`]; other tasks run after each table, because a node starts while it has clients.
     async fn new_in_steps() -> Result<Self, QueryError> {
         let mut catalog = Self::empty()?;
         for (_, text) in LOCAL {
@@ -95,7 +97,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The keyspaces without their tables.
+    /// A catalog with the keyspaces, without tables.
     fn empty() -> Result<Self, QueryError> {
         let mut schema = Schema::empty();
         for (keyspace, _) in LOCAL {
@@ -111,7 +113,7 @@ impl Catalog {
         apply(&mut self.schema, &SchemaChange::CreateTable(Box::new(definition(statement, 1)?)))
     }
 
-    /// The catalog of the shard this runs on.
+    /// The catalog of the current shard.
     ///
     /// # Errors
     /// [`QueryError::NotReady`] before the shard's engine has its tables.
@@ -120,23 +122,23 @@ impl Catalog {
             .ok_or_else(|| QueryError::NotReady("the node has not started yet".to_owned()))
     }
 
-    /// The keyspaces, by name.
+    /// The keyspaces, sorted by name.
     pub fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
         self.schema.keyspaces()
     }
 
-    /// The keyspace of that name.
+    /// The keyspace with this name.
     pub fn keyspace(&self, name: &str) -> Option<&Keyspace> {
         self.schema.keyspace(name)
     }
 
-    /// The table of that name.
+    /// The table with this name.
     pub fn table(&self, keyspace: &str, name: &str) -> Option<Rc<Table>> {
         self.schema.table(keyspace, name).cloned()
     }
 }
 
-/// The made-up tables as the engine of a shard reads them.
+/// The engine's access to the virtual tables of a shard.
 #[derive(Debug)]
 pub struct SystemTables {
     catalog: Rc<Catalog>,
@@ -144,8 +146,8 @@ pub struct SystemTables {
 }
 
 impl SystemTables {
-    /// The tables of this shard; DESCRIBE finds their definitions through the shard from now on. They show that the
-    /// node started now.
+    /// The virtual tables of this shard, which DESCRIBE also finds through the shard from now on. The current
+    /// time is shown as the start of the node.
     ///
     /// # Errors
     /// As [`Catalog::new`].
@@ -199,8 +201,8 @@ impl VirtualTables for SystemTables {
     }
 }
 
-/// What a schema lacks of the system keyspaces that are stored; logged at a node's first start, and later when a
-/// version brings a table that was not there.
+/// The changes that add missing keyspaces and tables of the stored system tables to a schema. They are logged
+/// at a node's first start, and when a later version brings a new table.
 ///
 /// # Errors
 /// As [`Catalog::new`].
@@ -227,7 +229,7 @@ pub fn first_changes(schema: &Schema, shards: usize) -> Result<Vec<SchemaChange>
     Ok(changes)
 }
 
-/// The CREATE TABLE statements of a file, each ended by a semicolon at the end of its line.
+/// The CREATE TABLE statements of a file; each ends with a semicolon at the end of a line.
 fn statements(text: &str) -> impl Iterator<Item = &str> {
     text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty())
 }
@@ -240,7 +242,7 @@ fn definition(statement: &str, shards: usize) -> Result<TableDefinition, QueryEr
         data_centers: &[],
         shards,
         now_us: 0,
-        // Every definition carries its id.
+        // Every definition carries its id, so no random one is needed.
         chance: [0, 0],
         user_functions: true,
         guardrails: &crate::guardrails::Guardrails::default(),

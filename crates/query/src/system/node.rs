@@ -1,4 +1,4 @@
-//! Tables about the node itself: `system.local`, `system.versions` and what goes with them.
+//! Tables about the node itself: `system.local`, `system.versions` and similar.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,41 +12,42 @@ use crate::EngineConfig;
 
 /// The version of Cassandra whose behaviour and tables this node has.
 pub(crate) const RELEASE_VERSION: &str = "5.0.6";
-/// The version of the language.
+/// The version of CQL.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
-/// Highest version of the native protocol.
+/// The highest supported version of the native protocol.
 pub(crate) const NATIVE_PROTOCOL_VERSION: &str = "5";
-/// The partitioner, by its class in Cassandra.
+/// The class name of the partitioner in Cassandra.
 pub(crate) const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
-/// Tokens the node shows: drivers that route by a ring want some; tablets do not come from them.
+/// Base-2 logarithm of the number of tokens that the node shows: drivers that route by a ring need some.
+/// Tablets do not depend on them.
 const RING_TOKENS_LOG2: u8 = 4;
 
-/// What the node knows about itself.
+/// Identity and addresses of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
     /// Name of the cluster.
     pub cluster_name: String,
-    /// Data center the node is in.
+    /// Data center of the node.
     pub data_center: String,
-    /// Rack the node is in.
+    /// Rack of the node.
     pub rack: String,
-    /// Identity of the node, a UUID.
+    /// Id of the node, a UUID.
     pub host_id: [u8; 16],
-    /// Address other nodes reach it at.
+    /// Address for other nodes.
     pub listen_address: IpAddr,
-    /// Port other nodes reach it at.
+    /// Port for other nodes.
     pub listen_port: u16,
-    /// Address clients reach it at.
+    /// Address for clients.
     pub rpc_address: IpAddr,
-    /// Port clients reach it at.
+    /// Port for clients.
     pub rpc_port: u16,
-    /// Seconds since the epoch when it started.
+    /// When the node started, in seconds since the epoch.
     pub generation: u32,
 }
 
 impl NodeFacts {
-    /// What the engine's settings say, for a node that started `generation` seconds after the epoch.
+    /// Facts from the engine's settings, for a node that started `generation` seconds after the epoch.
     pub fn of(config: &EngineConfig, generation: u32) -> Self {
         Self {
             cluster_name: config.cluster_name.clone(),
@@ -62,7 +63,7 @@ impl NodeFacts {
     }
 }
 
-/// The equal parts of the ring that the node's tokens end.
+/// The equal parts of the ring, whose last tokens are the node's tokens.
 pub(super) fn ring_parts() -> TabletMap {
     TabletMap::new(RING_TOKENS_LOG2)
 }
@@ -127,7 +128,7 @@ pub(super) fn versions(rows: &mut Rows<'_>) {
     });
 }
 
-/// What this node was configured with, by name: `more`, and what follows from `node`.
+/// All settings of this node by name: those of `node`, overridden by `more`.
 pub(super) fn all_settings<'s>(
     node: &NodeFacts,
     more: &'s [(String, String)],

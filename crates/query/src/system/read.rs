@@ -1,7 +1,8 @@
-//! Reading a made-up table: the same ranges, slices and order as a stored one.
+//! Reads of virtual tables, with the same ranges, slices and order as stored ones.
 //!
-//! Tables about the schema are made up one table of the schema at a time, and the one of clients some clients at a time, with a
-//! chance for others in between, so that a schema of many thousand tables, or as many clients, do not hold the shard.
+//! Tables about the schema are filled one table of the schema at a time, and the one of clients some clients
+//! at a time. Other tasks may run in between, so that many thousand tables or clients do not occupy the
+//! shard.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -18,20 +19,20 @@ use super::views::{self, ClientRow, Views};
 use super::{Catalog, estimates, is_virtual, large, runtime_info, schema_tables, scylla};
 use model::RowView;
 
-/// What made-up rows tell about.
+/// The data from which virtual tables are filled.
 pub(crate) struct World {
     /// The stored schema.
     pub(crate) schema: Rc<Schema>,
     /// The node.
     pub(crate) node: NodeFacts,
-    /// Compactions that have ended, where they are asked for.
+    /// Completed compactions, if the read needs them.
     pub(crate) compactions: Vec<CompactionRecord>,
-    /// What a table of `system_views` is made of.
+    /// The data of a table of `system_views`, or of some tables of `system`.
     pub(crate) views: Views,
 }
 
 impl Catalog {
-    /// Reads a made-up table as storage reads a stored one.
+    /// Reads a virtual table as storage reads a stored one.
     pub(crate) async fn read_world(
         &self,
         world: &World,
@@ -116,7 +117,8 @@ impl Catalog {
         }
     }
 
-    /// Names of the keyspaces that a table of `shown_in` speaks of, by token.
+    /// Names of the keyspaces that the tables of the keyspace `shown_in` describe, in the order of their
+    /// tokens.
     fn shown_keyspaces<'a>(&'a self, world: &'a World, shown_in: &str) -> Vec<(Token, &'a str)> {
         let wanted =
             |keyspace: &&Keyspace| is_virtual(&keyspace.name) == (shown_in == "system_virtual_schema");
@@ -133,7 +135,7 @@ impl Catalog {
     }
 }
 
-/// Hands over the rows that `fill` makes, of whole partitions, and lets others have their turn.
+/// Gives the consumer the rows of `fill`, in whole partitions, and lets other tasks run.
 async fn give_piece(table: &Table, fill: impl FnOnce(&mut Rows<'_>), giver: &mut Giver<'_>) -> Flow {
     let mut rows = Rows::new(table);
     fill(&mut rows);
@@ -144,7 +146,7 @@ async fn give_piece(table: &Table, fill: impl FnOnce(&mut Rows<'_>), giver: &mut
     giver.flow
 }
 
-/// Hands over the clients in pieces.
+/// Gives the consumer the clients in pieces.
 async fn give_clients<C>(
     table: &Table,
     clients: &[C],
@@ -164,10 +166,10 @@ async fn give_clients<C>(
     giver.close();
 }
 
-/// Hands over `system.size_estimates` or `system.table_estimates`, one table at a time.
+/// Gives the consumer `system.size_estimates` or `system.table_estimates`, one table at a time.
 async fn give_estimates(table: &Table, tables: &[SizeEstimate], mut giver: Giver<'_>) {
     let ranges = estimates::ranges();
-    // Partitions come in the order of their tokens always, their rows as they are asked for.
+    // Partitions always come in the order of their tokens, their rows in the requested order.
     for keyspace in tables.chunk_by(|a, b| a.keyspace == b.keyspace) {
         let mut pieces: Vec<&SizeEstimate> = keyspace.iter().collect();
         if giver.command.reversed {
@@ -203,23 +205,24 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
             _ => {}
         },
         ("system_views", name) => views::fill(rows, name, &world.views, &world.node),
-        // What the others would tell of has not happened on this node: no peers, no repairs, no hints.
+        // The other tables are empty, because the node has nothing to show there: no peers, no repairs, no
+        // hints.
         _ => {}
     }
 }
 
-/// Hands rows to the consumer as the command asks for them; a partition may come in pieces.
+/// Gives rows to the consumer as the command asks for them; a partition may come in pieces.
 struct Giver<'a> {
     command: &'a ReadCommand,
     consumer: &'a mut dyn RowConsumer,
-    /// Key of the partition that was announced and has not ended.
+    /// Key of the partition that was begun and has not ended.
     open: Option<Vec<u8>>,
-    /// What the consumer said last.
+    /// The consumer's last answer.
     flow: Flow,
 }
 
 impl Giver<'_> {
-    /// Hands over what is wanted of a partition, or of a piece of one.
+    /// Gives the consumer the requested rows of a partition, or of a piece of one.
     fn give(&mut self, partition: &Partition) {
         let continues = self.open.as_ref() == Some(&partition.key);
         if !continues {
@@ -253,7 +256,7 @@ impl Giver<'_> {
         }
     }
 
-    /// Ends the partition that was announced, unless the consumer stopped.
+    /// Ends the open partition, unless the consumer stopped.
     fn close(&mut self) {
         if self.flow != Flow::Stop && self.open.is_some() {
             self.flow = match self.consumer.partition_end() {

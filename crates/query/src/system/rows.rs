@@ -1,4 +1,5 @@
-//! Rows made up for one read of a system table: values by column name in, flat rows in the table's order out.
+//! Rows of a virtual table, made for one read: takes values by column name, gives flat rows in the table's
+//! order.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use model::row::{CellKind, CellView};
 use model::{Column, ColumnId, ColumnKind, CqlType, DeletionTime, Liveness, RowBuilder, Table, Token};
 use model::{clustering, partition_key, token};
 
-/// Timestamp of every cell: a made-up row was never written.
+/// Timestamp of every cell: a virtual row was never written.
 const TIMESTAMP: i64 = 0;
 
 /// Rows of one table, by partition and clustering.
@@ -22,12 +23,12 @@ pub(super) struct Rows<'t> {
 pub(super) struct Partition {
     pub(super) token: Token,
     pub(super) key: Vec<u8>,
-    /// Clustering and flat row of each row, in clustering order once sorted.
+    /// Clustering and flat row of each row; `Rows::finish` sorts them.
     pub(super) rows: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// One row under construction. Values are checked against the column's type, so a definition and what fills it cannot
-/// drift apart without a test seeing it.
+/// A row under construction. Values are checked against the column's type, so tests notice if a definition
+/// and the code that fills it diverge.
 pub(super) struct RowDraft<'t> {
     table: &'t Table,
     values: BTreeMap<ColumnId, Value>,
@@ -35,7 +36,7 @@ pub(super) struct RowDraft<'t> {
 
 enum Value {
     One(Vec<u8>),
-    /// Cells of a collection: path and value, by path.
+    /// Cells of a collection: path and value, sorted by path.
     Cells(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
@@ -44,7 +45,7 @@ impl<'t> Rows<'t> {
         Self { table, partitions: Vec::new() }
     }
 
-    /// Whether the table has a column of that name.
+    /// Whether the table has a column of this name.
     pub(super) fn has_column(&self, name: &str) -> bool {
         self.table.column(name).is_some()
     }
@@ -65,7 +66,7 @@ impl<'t> Rows<'t> {
         }
     }
 
-    /// All rows, partitions by token and rows by clustering.
+    /// All rows: partitions sorted by token, rows by clustering.
     pub(super) fn finish(mut self) -> Vec<Partition> {
         self.partitions.sort_by(|a, b| compare_decorated((a.token, &a.key), (b.token, &b.key)));
         let mut merged: Vec<Partition> = Vec::with_capacity(self.partitions.len());
@@ -142,7 +143,7 @@ impl RowDraft<'_> {
         self.put(name, bytes, |ty| *ty == CqlType::Inet);
     }
 
-    /// A frozen map of texts; entries come by key.
+    /// A frozen map of texts; the entries must be sorted by key.
     pub(super) fn map<'v>(&mut self, name: &str, entries: impl IntoIterator<Item = (&'v str, &'v [u8])>) {
         let mut value = Vec::new();
         let mut builder = CollectionBuilder::begin(&mut value);
@@ -154,7 +155,7 @@ impl RowDraft<'_> {
         self.put(name, value, |ty| matches!(ty, CqlType::Map { frozen: true, .. }));
     }
 
-    /// A frozen set or list of texts; a set's come in order.
+    /// A frozen set or list of texts; the elements of a set must be sorted.
     pub(super) fn texts<'v>(&mut self, name: &str, elements: impl IntoIterator<Item = &'v str>) {
         let mut value = Vec::new();
         let mut builder = CollectionBuilder::begin(&mut value);
@@ -167,7 +168,7 @@ impl RowDraft<'_> {
         });
     }
 
-    /// A frozen list of hosts, by their ids, and shards.
+    /// A frozen list of replicas, each a host's id and a shard.
     pub(super) fn replicas(&mut self, name: &str, replicas: impl IntoIterator<Item = ([u8; 16], usize)>) {
         let mut value = Vec::new();
         let mut builder = CollectionBuilder::begin(&mut value);
@@ -182,7 +183,7 @@ impl RowDraft<'_> {
         self.put(name, value, |ty| matches!(ty, CqlType::List { frozen: true, .. }));
     }
 
-    /// A set of texts whose elements are cells.
+    /// A set of texts that is not frozen.
     pub(super) fn cells_of_set(&mut self, name: &str, elements: impl IntoIterator<Item = String>) {
         let column = self.column(name);
         assert!(matches!(column.ty, CqlType::Set { frozen: false, .. }), "{name} is of type {}", column.ty);
@@ -191,7 +192,7 @@ impl RowDraft<'_> {
         self.values.insert(id, Value::Cells(cells));
     }
 
-    /// A map of counts by number whose entries are cells.
+    /// A map from int to bigint that is not frozen.
     pub(super) fn cells_of_counts(&mut self, name: &str, entries: impl IntoIterator<Item = (i32, i64)>) {
         let column = self.column(name);
         assert!(matches!(column.ty, CqlType::Map { frozen: false, .. }), "{name} is of type {}", column.ty);

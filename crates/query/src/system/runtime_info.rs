@@ -1,8 +1,8 @@
-//! `system.runtime_info`: what the node is at and what its memory is used for, in groups of items.
+//! `system.runtime_info`: the node's state and its use of memory, in groups of items.
 //!
-//! The table's columns are those of ScyllaDB's documentation, which says what it is about (the outputs of
-//! nodetool's `info`, `gettraceprobability` and `statusgossip`) and leaves names of items open. Sizes are
-//! bytes, times seconds.
+//! The columns are those of ScyllaDB's documentation, which describes the contents (the outputs of nodetool's
+//! `info`, `gettraceprobability` and `statusgossip`) but not the names of items. Sizes are in bytes, times in
+//! seconds.
 
 use reactor::metrics::{Sample, Value};
 
@@ -10,7 +10,7 @@ use super::node::NodeFacts;
 use super::rows::Rows;
 use crate::Engine;
 
-/// Numbers of the whole node.
+/// Figures of the whole node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Runtime {
     /// Bytes of table files.
@@ -30,7 +30,7 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// Numbers of the shard this runs on, without its table files.
+    /// Figures of the current shard, without those of its table files.
     pub(super) fn of_shard(engine: &Engine) -> Self {
         let stats = engine.storage().stats();
         let samples = reactor::metrics::snapshot();
@@ -51,7 +51,7 @@ impl Runtime {
         }
     }
 
-    /// Adds another shard's.
+    /// Adds another shard's figures.
     pub(super) fn add(&mut self, other: &Self) {
         self.load_bytes += other.load_bytes;
         self.memory_bytes_max += other.memory_bytes_max;
@@ -82,7 +82,6 @@ fn counted(samples: &[Sample], name: &str) -> u64 {
     of_name.map(number).sum()
 }
 
-/// Fills the table.
 pub(super) fn fill(rows: &mut Rows<'_>, node: &NodeFacts, of: &Runtime) {
     let now = reactor::wall_clock_us() / 1_000_000;
     let uptime = u64::try_from(now - i64::from(node.generation)).unwrap_or(0);
@@ -130,9 +129,9 @@ pub(super) fn fill(rows: &mut Rows<'_>, node: &NodeFacts, of: &Runtime) {
                 ("memory_used", table_used.1),
             ],
         ),
-        // Whoever reads this does it over the native transport.
+        // A client reads this over the native transport, so that is active.
         ("native_transport", vec![("active", "true".to_owned())]),
-        // Requests are traced where the client asks for it, never by chance.
+        // Requests are traced only if the client asks for it, never at random.
         ("trace_probability", vec![("trace_probability", "0".to_owned())]),
     ];
     for (group, items) in groups {

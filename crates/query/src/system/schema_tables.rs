@@ -1,7 +1,8 @@
-//! `system_schema` and `system_virtual_schema`: the schema as rows, in the words Cassandra uses.
+//! `system_schema` and `system_virtual_schema`: the schema as rows, with Cassandra's names.
 //!
-//! `scylla_keyspaces` and `scylla_tables` are what ScyllaDB's drivers look at besides: which keyspaces have tablets, and
-//! which tables a partitioner of their own. `scylla_aggregates` has the aggregates whose states can be joined.
+//! ScyllaDB's drivers also read `scylla_keyspaces` (which keyspaces have tablets) and `scylla_tables` (which
+//! tables have a partitioner of their own). `scylla_aggregates` has the aggregates whose states can be
+//! merged.
 
 use model::schema::{CompactShape, Keyspace};
 use model::{Column, ColumnKind, Table};
@@ -10,10 +11,10 @@ use super::rows::Rows;
 use crate::ddl::options::caching_map;
 use crate::terms::constant;
 
-/// A piece of what a table of the schema says about one keyspace: made up at once, in clustering order with the others.
+/// A part of a keyspace's rows in a schema table, made in one go; the pieces are in clustering order.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'a> {
-    /// The keyspace itself, or its types.
+    /// The keyspace, for its own row, its types, functions or aggregates.
     Keyspace(&'a Keyspace),
     /// One of its tables.
     Table(&'a Table),
@@ -29,7 +30,7 @@ pub(super) fn pieces<'a>(table: &str, keyspace: &'a Keyspace) -> Vec<Piece<'a>> 
     }
 }
 
-/// Fills a table of `system_schema` with a piece.
+/// Adds the rows of a piece to a table of `system_schema`.
 pub(super) fn fill(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
     match (table, piece) {
         ("keyspaces", Piece::Keyspace(keyspace)) => keyspaces(rows, keyspace),
@@ -42,12 +43,12 @@ pub(super) fn fill(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
         ("scylla_aggregates", Piece::Keyspace(keyspace)) => scylla_aggregates(rows, keyspace),
         ("scylla_keyspaces", Piece::Keyspace(keyspace)) => scylla_keyspaces(rows, keyspace),
         ("scylla_tables", Piece::Table(of)) => scylla_tables(rows, of),
-        // Indexes, views, triggers and masks do not exist yet, so neither do their rows.
+        // Indexes, views, triggers and masks are not supported, so their tables are empty.
         _ => {}
     }
 }
 
-/// Fills a table of `system_virtual_schema` with a piece.
+/// Adds the rows of a piece to a table of `system_virtual_schema`.
 pub(super) fn fill_virtual(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
     match (table, piece) {
         ("keyspaces", Piece::Keyspace(keyspace)) => rows.row(|row| row.text("keyspace_name", &keyspace.name)),
@@ -70,7 +71,8 @@ fn keyspaces(rows: &mut Rows<'_>, keyspace: &Keyspace) {
     });
 }
 
-/// Zero tablets are as many as shards want. Where tablets are switched off, drivers are to go by the ring.
+/// Zero tablets means as many as the shards need. Without `initial_tablets`, because tablets are off, drivers
+/// route by the ring.
 fn scylla_keyspaces(rows: &mut Rows<'_>, keyspace: &Keyspace) {
     let tablets = keyspace.options.tablets.as_ref();
     let is_off = tablets.is_some_and(|tablets| tablets.enabled == Some(false));
@@ -112,7 +114,7 @@ fn tables(rows: &mut Rows<'_>, table: &Table) {
             options.compression.iter().map(|(name, value)| (name.as_str(), value.as_bytes())),
         );
         row.double("crc_check_chance", options.crc_check_chance);
-        // No longer of use, but drivers read it.
+        // Obsolete, but drivers read it.
         row.double("dclocal_read_repair_chance", 0.0);
         row.int("default_time_to_live", int(options.default_time_to_live));
         row.map(
@@ -128,8 +130,8 @@ fn tables(rows: &mut Rows<'_>, table: &Table) {
         row.text("read_repair", &options.read_repair);
         row.double("read_repair_chance", 0.0);
         row.text("speculative_retry", &options.speculative_retry);
-        // Cassandra writes these only where they differ from the default, and `cdc` only on a node that captures
-        // changes; drivers see the same.
+        // As in Cassandra: these columns are written only if they differ from the default, and `cdc` only on
+        // a node that captures changes.
         if !options.allow_auto_snapshot {
             row.boolean("allow_auto_snapshot", false);
         }
@@ -142,7 +144,7 @@ fn tables(rows: &mut Rows<'_>, table: &Table) {
     });
 }
 
-/// What kind of table it is, sorted. Only tables of CQL and those of several clustering columns are compound.
+/// The flags of a table, sorted. CQL tables, and dense ones with several clustering columns, are compound.
 fn flags(table: &Table) -> impl Iterator<Item = &'static str> {
     let (dense, compound) = match table.compact() {
         None => (false, true),
@@ -229,7 +231,7 @@ fn aggregates(rows: &mut Rows<'_>, keyspace: &Keyspace) {
     }
 }
 
-/// Aggregates with REDUCEFUNC, which Cassandra's table of aggregates has no column for.
+/// Aggregates with REDUCEFUNC, for which Cassandra's table of aggregates has no column.
 fn scylla_aggregates(rows: &mut Rows<'_>, keyspace: &Keyspace) {
     for aggregate in &keyspace.aggregates {
         let Some(reduce) = &aggregate.reduce_function else { continue };

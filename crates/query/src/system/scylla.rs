@@ -1,7 +1,8 @@
-//! Tables of `system` that ScyllaDB has and Cassandra has not, with the columns that its documentation names.
+//! Tables of `system` that ScyllaDB has and Cassandra has not, with the columns of ScyllaDB's documentation.
 //!
-//! What is asked for by table or keyspace is made up one of them at a time. Columns without a like here are null:
-//! nobody encrypts connections, no tablet is on its way, and settings do not say where they came from.
+//! Tables with a partition per table or keyspace are filled one of them at a time. Columns without an
+//! equivalent here are null: connections are not encrypted, tablets do not migrate, and settings have no
+//! source.
 
 use model::partition_key::{self, compare_decorated};
 use model::token::murmur3_token;
@@ -12,7 +13,7 @@ use super::node::{self, CQL_VERSION, NodeFacts};
 use super::rows::Rows;
 use super::views::ClientRow;
 
-/// Fills `system.protocol_servers`: what clients can connect to.
+/// Fills `system.protocol_servers`: the protocols that clients can use.
 pub(super) fn protocol_servers(rows: &mut Rows<'_>, node: &NodeFacts) {
     let address = format!("{}:{}", node.rpc_address, node.rpc_port);
     rows.row(|row| {
@@ -35,7 +36,7 @@ pub(super) fn config(rows: &mut Rows<'_>, node: &NodeFacts, settings: &[(String,
     }
 }
 
-/// The type of a setting's value, by its looks.
+/// The type of a setting, guessed from its value.
 fn type_of(value: &str) -> &'static str {
     if matches!(value, "true" | "false") {
         "bool"
@@ -82,7 +83,7 @@ pub(super) fn client(rows: &mut Rows<'_>, shard: usize, client: &ClientRow) {
     });
 }
 
-/// Fills `system.token_ring` for one keyspace: all ranges are the node's own.
+/// Fills `system.token_ring` for a keyspace: all ranges belong to this node.
 pub(super) fn token_ring(rows: &mut Rows<'_>, keyspace: &str, node: &NodeFacts) {
     let tokens: Vec<String> = node::ring_tokens().map(|token| token.to_string()).collect();
     let starts = tokens.iter().cycle().skip(tokens.len() - 1);
@@ -115,7 +116,7 @@ pub(super) fn tables_by_token(schema: &Schema) -> Vec<&Table> {
     tables.into_iter().map(|(_, table)| table).collect()
 }
 
-/// Fills `system.tablets` for one table of a node with so many shards.
+/// Fills `system.tablets` for a table of a node with `shards` shards.
 pub(super) fn tablets(rows: &mut Rows<'_>, table: &Table, shards: usize, node: &NodeFacts) {
     let map = table.tablets();
     for tablet in map.tablets() {

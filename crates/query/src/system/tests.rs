@@ -1,4 +1,4 @@
-//! Made-up tables against what a Cassandra 5.0.6 showed of the same schema.
+//! Compares virtual tables with those of a Cassandra 5.0.6 for the same schema.
 //!
 //! `testdata/system_schema.txt`: `= table`, then the lines of `SELECT JSON * FROM table`.
 
@@ -17,7 +17,7 @@ use crate::functions::number_text;
 const SCHEMA_ROWS: &str = include_str!("../../testdata/system_schema.txt");
 const STATEMENTS: &str = include_str!("../../testdata/describe.txt");
 
-/// Rows as JSON, like `SELECT JSON *`.
+/// Rows as JSON, like the result of `SELECT JSON *`.
 struct Json<'t> {
     table: &'t Table,
     key: Vec<u8>,
@@ -174,7 +174,7 @@ fn the_schema_shows_as_cassandra_shows_it() {
         };
         found.retain(|line| !ours(line));
         if keyspace == "system_virtual_schema" {
-            // Cassandra keeps these by name, not by token.
+            // Cassandra sorts these by name, not by token.
             expected.sort_unstable();
             found.sort_unstable();
         }

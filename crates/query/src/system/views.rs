@@ -1,7 +1,8 @@
-//! `system_views`: what the node does at the moment, asked of all shards when it is read.
+//! `system_views`: the node's present activity, collected from all shards when it is read.
 //!
-//! `Views::load` asks for no more than the one table needs; `fill` makes rows of it, with Cassandra 5.0.6's columns, kinds
-//! and units. What this node does not measure has no rows; docs/compatibility.md lists it.
+//! `Views::load` collects only the data of one table; `fill` makes rows of it, with Cassandra 5.0.6's
+//! columns, kinds and units. Tables of figures that this node does not measure are empty;
+//! docs/compatibility.md lists them.
 
 mod fill;
 
@@ -24,31 +25,31 @@ use crate::{Engine, QueryError};
 
 pub(super) use fill::{client, fill};
 
-/// Clients whose rows are made before others have their turn: there may be tens of thousands, all of one address.
+/// Clients whose rows are made before other tasks get a turn: one address may have tens of thousands.
 pub(super) const CLIENTS_PER_PIECE: usize = 64;
 
 /// A connected client, for `system_views.clients`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientRow {
-    /// Where it connected from.
+    /// The address from which it connects.
     pub address: IpAddr,
-    /// Its port there.
+    /// The port from which it connects.
     pub port: u16,
-    /// How far it has come: `established`, `authenticating` or `ready`.
+    /// The phase of its connection: `established`, `authenticating` or `ready`.
     pub stage: &'static str,
-    /// Version of the protocol it speaks.
+    /// The version of its protocol.
     pub version: u8,
-    /// What it said in STARTUP, by name.
+    /// The options of its STARTUP, by name.
     pub options: BTreeMap<String, String>,
-    /// Requests it has sent.
+    /// The number of its requests.
     pub requests: u64,
-    /// The keyspace it uses.
+    /// Its current keyspace.
     pub keyspace: Option<String>,
-    /// Who is logged in.
+    /// Its user.
     pub user: String,
 }
 
-/// Statements of one shard, for `system_views.cql_metrics`.
+/// Prepared statements of one shard, and counts of its statements, for `system_views.cql_metrics`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Statements {
     ids: Vec<StatementId>,
@@ -57,49 +58,49 @@ pub(crate) struct Statements {
     regular: u64,
 }
 
-/// What a table of `system_views` is made of.
+/// The data of one table of `system_views`.
 #[derive(Debug, Default)]
 pub(crate) enum Views {
-    /// The node's settings, or nothing.
+    /// No data, for a table made from the facts about the node alone.
     #[default]
     Nothing,
     /// Reports of all tables.
     Reports(Vec<TableReport>),
-    /// Compactions at work.
+    /// Running compactions.
     Compactions(Vec<CompactionStats>),
     /// Clients, in the order of their rows.
     Clients(Vec<ClientRow>),
     /// Snapshots.
     Snapshots(Vec<SnapshotInfo>),
-    /// Metrics of each shard, and what its memory may hold in bytes.
+    /// Metrics and the memory limit, in bytes, of each shard.
     Samples(Vec<(Vec<Sample>, u64)>),
     /// Statements of each shard.
     Statements(Vec<Statements>),
-    /// What each table is asked for.
+    /// Loads of each table.
     Loads(Vec<(TableReport, Told)>),
     /// Sizes of batches, by name.
     Batches(Vec<(&'static str, Weights)>),
-    /// Requests that run.
+    /// Running requests.
     Running(Vec<RunningRow>),
     /// Names of settings and their values.
     Settings(Vec<(String, String)>),
-    /// What is large in table files, for tables of `system`.
+    /// Large data of table files, for tables of `system`.
     LargeData(Vec<LargeDataOf>),
     /// Clients with their shards, in the order of their rows, for `system.clients`.
     ClientsOfShards(Vec<(usize, ClientRow)>),
-    /// How many shards there are, for `system.tablets`.
+    /// The number of shards, for `system.tablets`.
     Shards(usize),
-    /// Uses of memory and the like, for `system.runtime_info`.
+    /// Uses of memory and other figures, for `system.runtime_info`.
     Runtime(Runtime),
     /// Sizes of tables by parts of the ring, in the order of their rows, for tables of `system`.
     Estimates(Vec<SizeEstimate>),
 }
 
 impl Views {
-    /// Asks the shards for what `table` of `system_views` shows.
+    /// Collects the data of `table` of `system_views` from the shards.
     ///
     /// # Errors
-    /// [`QueryError::Internal`] where a shard does not answer; those of listing snapshots.
+    /// [`QueryError::Internal`] if a shard does not answer; errors of listing snapshots.
     pub(super) async fn load(engine: &Engine, table: &str) -> Result<Self, QueryError> {
         Ok(match table {
             "disk_usage" | "max_partition_size" | "max_sstable_duration" | "max_sstable_size" => {
@@ -163,7 +164,7 @@ impl Views {
 }
 
 impl Views {
-    /// What is large in the table files of all shards.
+    /// Large data in the table files of all shards.
     ///
     /// # Errors
     /// As [`Views::load`].
@@ -175,7 +176,7 @@ impl Views {
         Ok(Self::LargeData(files))
     }
 
-    /// Asks the shards for what `table` of `system`, one of ScyllaDB's, shows.
+    /// Collects the data of `table`, one of ScyllaDB's tables of `system`, from the shards.
     ///
     /// # Errors
     /// As [`Views::load`].
@@ -195,7 +196,7 @@ impl Views {
         })
     }
 
-    /// What the partitions of all tables come to, the shards' added up, in the order of `system.size_estimates`.
+    /// Estimated sizes of all tables, summed over the shards, in the order of `system.size_estimates`.
     ///
     /// # Errors
     /// As [`Views::load`].
@@ -208,7 +209,7 @@ impl Views {
                 let token = murmur3_token(estimate.keyspace.as_bytes());
                 let place = (token, estimate.keyspace.clone(), estimate.name.clone());
                 match sums.get_mut(&place) {
-                    // A table of the same name may have come between two shards' answers.
+                    // A table of the same name may have been created between two shards' answers.
                     Some(sum) if sum.id == estimate.id => sum.add(&estimate),
                     Some(_) => {}
                     None => drop(sums.insert(place, estimate)),
@@ -219,7 +220,7 @@ impl Views {
         Ok(Self::Estimates(sums.into_values().collect()))
     }
 
-    /// What all shards tell of one kind of request.
+    /// The loads of all tables by one kind of request, summed over the shards.
     async fn loads(engine: &Engine, of: Of) -> Result<Self, QueryError> {
         let mut sums: BTreeMap<[u8; 16], Told> = BTreeMap::new();
         for shard in 0..engine.config().shards {
@@ -239,7 +240,7 @@ impl Views {
     }
 }
 
-/// The clients of all shards with their shards, in the order of their rows.
+/// The clients of all shards with the ids of their shards, in the order of their rows.
 async fn clients(engine: &Engine) -> Result<Vec<(usize, ClientRow)>, QueryError> {
     let mut sorted = BTreeMap::new();
     for shard in 0..engine.config().shards {
@@ -253,7 +254,7 @@ async fn clients(engine: &Engine) -> Result<Vec<(usize, ClientRow)>, QueryError>
     Ok(sorted.into_values().collect())
 }
 
-/// Reports of all tables, the shards' added up.
+/// Reports of all tables, summed over the shards.
 async fn reports(engine: &Engine) -> Result<BTreeMap<[u8; 16], TableReport>, QueryError> {
     let mut tables: BTreeMap<[u8; 16], TableReport> = BTreeMap::new();
     for shard in 0..engine.config().shards {
@@ -264,7 +265,7 @@ async fn reports(engine: &Engine) -> Result<BTreeMap<[u8; 16], TableReport>, Que
     Ok(tables)
 }
 
-/// Asks one shard.
+/// Runs `ask` on a shard.
 async fn of_shard<T: Send + 'static>(
     shard: usize,
     ask: impl AsyncFnOnce(Rc<Engine>) -> T + Send + 'static,
@@ -279,7 +280,7 @@ async fn of_shard<T: Send + 'static>(
     answer.ok_or_else(|| QueryError::NotReady(format!("shard {shard} has not started")))
 }
 
-/// Where the row of a client stands among the others: the token of its partition, the partition, its port.
+/// The sort key of a client's row: the token of its partition, the partition key, and the port.
 fn place_of_client(client: &ClientRow) -> (Token, Vec<u8>, u16) {
     let address = match client.address {
         IpAddr::V4(address) => address.octets().to_vec(),

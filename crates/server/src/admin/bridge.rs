@@ -1,8 +1,9 @@
-//! The way from the administration thread to the shards: calls in a bounded queue to shard 0, answers one by one.
+//! Calls from the administration thread to the shards: a bounded queue to shard 0, and one reply for each
+//! call.
 //!
-//! tokio's channels are the only thing the two worlds share: a shard's waker may be woken from any thread, so a task of
-//! shard 0 waits in the queue like for anything else, and an idle node costs nothing. Invariant: a call that was taken
-//! has one answer; where the shard ends first, the answer is that it did.
+//! Only tokio's channels are shared by the two sides. A shard's waker may be woken from any thread, so a task
+//! of shard 0 waits on the queue like on anything else, and an idle node costs nothing.
+//! Invariant: each accepted call gets one reply; if the shard ends first, the reply is an error that says so.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::error::ApiError;
 
-/// Calls that wait for shard 0; beyond it the HTTP side waits.
+/// Most calls queued for shard 0; further calls wait on the HTTP side.
 const WAITING_MAX: usize = 64;
 
 type Call = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
@@ -34,20 +35,20 @@ pub(super) fn new() -> (Attach, mpsc::Receiver<Bridge>) {
 }
 
 impl Attach {
-    /// The calls of the administration thread, from now on; on shard 0, once.
+    /// Opens the queue of calls and hands its sender to the administration thread. Call once, on shard 0.
     pub fn calls(&self) -> Calls {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        // Where the thread is gone nobody calls.
+        // An error means that the administration thread has ended, and then no calls come.
         let _ = self.0.try_send(Bridge(sender));
         Calls(receiver)
     }
 }
 
 impl Bridge {
-    /// Runs `work` as a task of shard 0 and brings its result back. It goes on when the caller goes away.
+    /// Runs `work` as a task of shard 0 and returns its result. The work goes on if the caller is dropped.
     ///
     /// # Errors
-    /// [`ApiError::unavailable`] when the node is ending; what the work says.
+    /// [`ApiError::unavailable`] if the node is ending; the errors of `work`.
     pub(super) async fn call<F, Fut, R>(&self, work: F) -> Result<R, ApiError>
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -57,7 +58,7 @@ impl Bridge {
         let (answer, answered) = oneshot::channel();
         let call: Call = Box::new(move || {
             Box::pin(async move {
-                // Nobody may be waiting any more.
+                // The caller may have been dropped.
                 let _ = answer.send(work().await);
             })
         });
@@ -68,7 +69,7 @@ impl Bridge {
 }
 
 impl Calls {
-    /// Serves calls until the other end is gone; on shard 0.
+    /// Serves calls until the administration thread has ended. Call on shard 0.
     pub async fn serve(mut self) {
         while let Some(call) = self.0.recv().await {
             reactor::spawn(Group::ADMIN, call()).detach();

@@ -1,4 +1,4 @@
-//! Compactions on all shards: what is asked for, what runs, what ran.
+//! Compactions on all shards: requested, running, pending and completed ones.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,20 +13,21 @@ use super::error::ApiError;
 use super::node::{TableName, on_each};
 use crate::boot::Shard;
 
-/// What a table's files are rewritten for.
+/// Why a table's files are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rewrite {
-    /// All of each tablet into one, or into several of half, a quarter, … of it.
+    /// Merges all files of each tablet into one, or into several of half, a quarter, … of the total.
     Major { split_output: bool, skips_flush: bool },
-    /// What does not belong here goes.
+    /// Removes partitions that do not belong to their tablet.
     Cleanup,
-    /// Files of older versions become new ones; or all files.
+    /// Rewrites files of older format versions, or all files.
     Upgrade { all: bool },
-    /// What is deleted goes.
+    /// Removes deleted data.
     GarbageCollect,
 }
 
-/// Rewrites tables one after the other, each on all shards at once. A table that was dropped meanwhile is left out.
+/// Rewrites tables one after the other, each on all shards at once. Tables dropped meanwhile are skipped. If
+/// a compaction is stopped, the remaining tables are left as they are.
 pub(super) async fn rewrite(tables: Vec<TableName>, what: Rewrite) -> Result<CompactOutcome, ApiError> {
     let mut sum = CompactOutcome::default();
     for table in tables {
@@ -59,7 +60,8 @@ pub(super) async fn rewrite(tables: Vec<TableName>, what: Rewrite) -> Result<Com
     Ok(sum)
 }
 
-/// Reads all files of tables and deals with damage as `mode` says; the shards' findings added up.
+/// Reads all files of the tables and deals with damage as `mode` says; returns the sum of the shards'
+/// reports.
 pub(super) async fn scrub(tables: Vec<TableName>, mode: ScrubMode) -> Result<ScrubReport, ApiError> {
     let mut sum = ScrubReport::default();
     for table in tables {
@@ -81,7 +83,8 @@ pub(super) async fn scrub(tables: Vec<TableName>, mode: ScrubMode) -> Result<Scr
     Ok(sum)
 }
 
-/// Looks for damage in all files of tables; the shards' findings together.
+/// Looks for damage in all files of the tables; returns the sum of the shards' reports. If one is stopped,
+/// the remaining tables are not checked.
 pub(super) async fn verify(tables: Vec<TableName>, options: VerifyOptions) -> Result<VerifyReport, ApiError> {
     let mut sum = VerifyReport::default();
     for table in tables {
@@ -104,7 +107,7 @@ pub(super) async fn verify(tables: Vec<TableName>, options: VerifyOptions) -> Re
     Ok(sum)
 }
 
-/// Compactions at work.
+/// Running compactions.
 pub(super) async fn running() -> Result<Vec<CompactionStats>, ApiError> {
     let shards = on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().compactions()) });
     Ok(shards.await?.into_iter().flatten().collect())
@@ -131,7 +134,7 @@ pub(super) async fn history() -> Result<Vec<CompactionRecord>, ApiError> {
     Ok(records)
 }
 
-/// Stops compactions; how many.
+/// Stops the compactions that match `filter`, and returns how many.
 pub(super) async fn stop(filter: CompactionFilter) -> Result<usize, ApiError> {
     let shards = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
         Ok(shard.storage().stop_compactions(&filter))
@@ -139,7 +142,7 @@ pub(super) async fn stop(filter: CompactionFilter) -> Result<usize, ApiError> {
     Ok(shards.await?.into_iter().sum())
 }
 
-/// Whether a table is compacted on its own, on every shard.
+/// Whether a table is compacted automatically on every shard.
 pub(super) async fn automatic(table: TableName) -> Result<bool, ApiError> {
     let shards = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
         Ok(shard.storage().auto_compaction(table.id)?)
@@ -147,7 +150,7 @@ pub(super) async fn automatic(table: TableName) -> Result<bool, ApiError> {
     Ok(shards.await?.into_iter().all(|on| on))
 }
 
-/// Switches that on or off, until the next start.
+/// Switches automatic compaction of tables on or off, until the node restarts.
 pub(super) async fn set_automatic(tables: Vec<TableName>, on: bool) -> Result<(), ApiError> {
     let shards = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
         for table in tables {
@@ -168,7 +171,7 @@ pub(super) async fn tombstone_gc(table: TableName) -> Result<bool, ApiError> {
     Ok(shards.await?.into_iter().all(|on| on))
 }
 
-/// Switches that on or off, until the next start.
+/// Allows or forbids compactions of tables to drop tombstones, until the node restarts.
 pub(super) async fn set_tombstone_gc(tables: Vec<TableName>, on: bool) -> Result<(), ApiError> {
     let shards = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
         for table in tables {
@@ -179,14 +182,14 @@ pub(super) async fn set_tombstone_gc(tables: Vec<TableName>, on: bool) -> Result
     shards.await.map(drop)
 }
 
-/// Bytes per second that the compactions of the node may write; 0 for any number.
+/// Limit in bytes per second for the compaction writes of the node; 0 means no limit.
 pub(super) async fn throughput() -> Result<u64, ApiError> {
     let shards =
         on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().compaction_throughput()) });
     Ok(shards.await?.into_iter().sum())
 }
 
-/// Sets it, in equal parts for the shards.
+/// Sets the node's limit, divided equally among the shards.
 pub(super) async fn set_throughput(bytes_per_second: u64) -> Result<(), ApiError> {
     let shards = reactor::shard_count() as u64;
     // Rounded up: a part of 0 would lift the limit.

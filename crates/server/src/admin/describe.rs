@@ -1,11 +1,13 @@
-//! A table in CQL for a snapshot's `schema.cql`: what DESCRIBE says of it, the types it needs first.
+//! CQL of a table for a snapshot's `schema.cql`: the output of DESCRIBE, preceded by the types the table
+//! needs.
 
 use cql::ast::Statement;
 use model::{CqlType, Schema, Table};
 use query::{ClientState, Engine, Response};
 use wire::{Consistency, QueryParameters};
 
-/// The statements that make a table anew, its id and dropped columns included; `None` before the engine is there.
+/// The statements that create the table again, with its id and dropped columns; `None` if this shard has no
+/// engine yet, or if a DESCRIBE fails.
 pub(crate) fn table(schema: &Schema, table: &Table) -> Option<String> {
     let engine = Engine::here()?;
     let mut types = Vec::new();
@@ -23,7 +25,7 @@ pub(crate) fn table(schema: &Schema, table: &Table) -> Option<String> {
     Some(text)
 }
 
-/// Names of user-defined types in a type, each behind those it is made of.
+/// Names of user-defined types in a type, each after the types it is made of.
 fn types_of(ty: &CqlType, names: &mut Vec<String>) {
     match ty {
         CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
@@ -48,7 +50,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The column `create_statement` of what a DESCRIBE gives.
+/// The column `create_statement` of a DESCRIBE's result.
 fn describe(engine: &Engine, text: &str) -> Option<String> {
     let Ok(Statement::Describe(statement)) = cql::parse_statement(text).map(|parsed| parsed.statement) else {
         return None;
@@ -71,7 +73,7 @@ fn last_values(body: &[u8]) -> Option<Vec<String>> {
     };
     let int = |bytes: &[u8]| Some(i32::from_be_bytes(bytes.try_into().ok()?));
     let short = |bytes: &[u8]| Some(usize::from(u16::from_be_bytes(bytes.try_into().ok()?)));
-    // Kind Rows, and flags: one keyspace and table for all columns, no more pages.
+    // The kind is Rows. The flags are those of one keyspace and table for all columns, without more pages.
     if int(take(4)?)? != 2 || int(take(4)?)? != 1 {
         return None;
     }

@@ -1,11 +1,11 @@
-//! What goes wrong in administration, as HTTP: a status and `{"message": ..., "code": ...}`.
+//! Errors of administration as HTTP responses: a status and `{"message": ..., "code": ...}`.
 
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use storage::StorageError;
 
-/// An answer that is not the one asked for.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -13,53 +13,52 @@ pub(crate) struct ApiError {
 }
 
 impl ApiError {
-    /// The question is wrong.
+    /// The request is wrong (400).
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, message: message.into() }
     }
 
-    /// What is asked about is not there.
+    /// The requested thing does not exist (404).
     pub(crate) fn absent(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, message: message.into() }
     }
 
-    /// This build does not do it.
+    /// This build does not support the request (501).
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_IMPLEMENTED, message: message.into() }
     }
 
-    /// Not now.
+    /// The node cannot serve the request now (503).
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, message: message.into() }
     }
 
-    /// Not for whoever asks.
+    /// The client may not make this request (403).
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {
         Self { status: StatusCode::FORBIDDEN, message: message.into() }
     }
 
-    /// A body of a type that is not taken.
+    /// The body has an unsupported type (415).
     pub(crate) fn unsupported_type(message: impl Into<String>) -> Self {
         Self { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, message: message.into() }
     }
 
-    /// A body beyond its limit.
+    /// The body exceeds its limit (413).
     pub(crate) fn too_large(message: impl Into<String>) -> Self {
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, message: message.into() }
     }
 
-    /// The client took too long.
+    /// The client took too long (408).
     pub(crate) fn timed_out(message: impl Into<String>) -> Self {
         Self { status: StatusCode::REQUEST_TIMEOUT, message: message.into() }
     }
 
-    /// Its status.
     #[cfg(test)]
     pub(super) fn status(&self) -> u16 {
         self.status.as_u16()
     }
 
-    /// The node could not do it.
+    /// The node could not complete the request (500).
     pub(crate) fn failed(message: impl std::fmt::Display) -> Self {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.to_string() }
     }

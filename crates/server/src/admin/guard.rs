@@ -1,10 +1,12 @@
-//! Who may ask administration: tools and people, not web pages that are open in a browser on the same machine.
+//! Checks which requests may reach administration: those of tools and people, not those of web pages open in
+//! a browser on the same machine.
 //!
-//! The API has no users. What protects it is that only programs that may connect can ask it, and a browser is one that
-//! runs the programs of strangers. A page can send any GET and simple POST anywhere, with the name of its own host in `Host`
-//! where its name was made to mean this machine (DNS rebinding), and with `Origin` or `Sec-Fetch-Site` otherwise, which no
-//! page can leave out or change. So `Host` has to be an address or a name of this machine, and what changes something
-//! must not come from a page of elsewhere. Tools send neither of the two and are not asked for more.
+//! The API has no users; its only protection is that a client must be able to connect. A browser on the same
+//! machine can, and it runs programs of strangers. A web page can send any GET and simple POST to any
+//! address. If the page's own host name was made to resolve to this machine (DNS rebinding), `Host` has that
+//! name; otherwise the browser sends `Origin` or `Sec-Fetch-Site`, which no page can leave out or change. So
+//! `Host` has to be an address or a name of this machine, and a request that changes something must not come
+//! from a foreign page. Tools send neither `Origin` nor `Sec-Fetch-Site`, and need not.
 //! Source: Fetch standard, "Origin" header and forbidden header names; W3C Fetch Metadata Request Headers.
 
 use std::net::IpAddr;
@@ -21,28 +23,29 @@ use axum::response::{IntoResponse, Response};
 use super::error::ApiError;
 use super::limit::Place;
 
-/// Bytes of a request's body: nothing here takes one of any size.
+/// Most bytes of a request's body; no request here needs a large one.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Paths whose GET does something, as ScyllaDB's do.
+/// Paths whose GET changes something, as in ScyllaDB.
 const CHANGING_GETS: [&str; 2] =
     ["/storage_service/keyspace_upgrade_sstables/", "/storage_service/keyspace_scrub/"];
-/// Paths that end what others wait for: they have a place whatever is at work.
+/// Paths of requests that end others: they are served however many long requests run.
 const URGENT: [&str; 3] =
     ["/storage_service/drain", "/storage_service/native_transport", "/compaction_manager/stop_"];
 
-/// What a port asks of a request.
+/// The checks of a port.
 pub(super) struct Guard {
-    /// Names, in lower case, that `Host` may have besides addresses and the names of a machine for itself.
+    /// Allowed names in `Host`, in lower case, besides addresses and the names of the local host.
     names: Vec<String>,
-    /// The port can be reached from elsewhere: names without a dot, which nobody can register, are its own as well.
+    /// The port can be reached from other machines: names without a dot, which nobody can register, are
+    /// allowed too.
     remote: bool,
-    /// Whether `Host` is looked at in requests that only read.
+    /// Whether `Host` is checked in requests that only read.
     reads: bool,
 }
 
 impl Guard {
-    /// For a port at `address`, which `names` stand for too. A port of metrics that can be reached from elsewhere answers
-    /// under any name (`reads` is false then): there is nothing to change.
+    /// The checks of a port at `address`, which also has these `names`. A metrics port that other machines
+    /// can reach answers to any name (`reads` is false): it has nothing to change.
     pub(super) fn new(address: IpAddr, names: &[String], reads: bool) -> Self {
         let own = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
         let names = names.iter().map(|name| name.to_lowercase()).chain([own]).collect();
@@ -52,7 +55,8 @@ impl Guard {
     fn knows(&self, host: &str) -> bool {
         let name = without_port(host).trim_end_matches('.').to_lowercase();
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
-        // An address is what the client connects to, whoever named it: no name can be made to mean another.
+        // A `Host` with an address is safe: the client connected to that address, and no name resolution was
+        // involved.
         address.parse::<IpAddr>().is_ok()
             || name == "localhost"
             || name.ends_with(".localhost")
@@ -60,7 +64,7 @@ impl Guard {
             || (self.remote && !name.is_empty() && !name.contains('.'))
     }
 
-    /// Whether a request may be served.
+    /// Whether a request may be served; the error says why not.
     fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
         let changes = changes(method, path);
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("").to_owned());
@@ -111,7 +115,7 @@ impl Guard {
     }
 }
 
-/// Whether a request does more than read.
+/// Whether a request changes something.
 fn changes(method: &Method, path: &str) -> bool {
     match *method {
         Method::GET | Method::HEAD | Method::OPTIONS => {
@@ -123,13 +127,13 @@ fn changes(method: &Method, path: &str) -> bool {
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        // Not within the address of a host in brackets, which ends with one.
+        // A bracketed IPv6 address without a port ends with `]`, so its last part is not all digits.
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     }
 }
 
-/// Puts the guard before every path of a router, and the limits of `limit` on its requests.
+/// Puts the guard, and the limits of `limit`, in front of all paths of a router.
 pub(super) fn around(router: Router, guard: Guard) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::new(guard), serve))
 }
@@ -150,7 +154,7 @@ async fn serve(
     if let Err(error) = guard.check(&parts.method, path, &parts.headers) {
         return error.into_response();
     }
-    // Nothing here waits for a client once it has begun.
+    // The whole body is received first: no handler waits for its client.
     let body = match tokio::time::timeout(place.times().body, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(bytes)) => Body::from(bytes),
         Ok(Err(_)) => {
@@ -199,7 +203,7 @@ mod tests {
             check(&guard, DRAIN, &[("host", host)], 200);
         }
         let host = ("host", "127.0.0.1:10000");
-        // `ceto ctl`, curl -X POST, curl -d, Java's clients, Scylla Manager, a client of HTTP/1.0.
+        // `ceto ctl`, curl -X POST, curl -d, Java's clients, Scylla Manager, an HTTP/1.0 client.
         check(&guard, DRAIN, &[host, ("content-length", "0"), ("accept", "application/json")], 200);
         check(
             &guard,
@@ -241,7 +245,7 @@ mod tests {
             check(&guard, "GET /storage_service/keyspace_scrub/a", &[host, ("sec-fetch-site", site)], 403);
         }
         check(&guard, "DELETE /storage_service/snapshots", &[host, ("origin", "http://evil.example")], 403);
-        // A name of the page's own that was made to mean this machine.
+        // Names of foreign pages that were made to resolve to this machine.
         for host in [
             "evil.example:10000",
             "127.0.0.1.evil.example",

@@ -1,10 +1,12 @@
-//! A listener that has a bounded number of connections open, each with time limits; more wait in the kernel's line.
+//! A listener with a bounded number of connections, each with time limits; further clients wait in the
+//! kernel's backlog.
 //!
-//! A connection waits for its client (no request, or a part of one), or works on a request. One that waits is closed
-//! after [`Times`]; where all places are taken and another client comes, the one that has waited longest is closed
-//! for it. So clients that send nothing, or half a request, cannot lock others out. Requests at work have no limit of
-//! time, a compaction takes hours, but of number: [`AtWork`].
-//! Invariant: a place is a message that goes back when its connection is dropped.
+//! A connection either waits for its client (for a request or the rest of one) or serves a request. A waiting
+//! connection is closed after the time in [`Times`]. If all places are taken and another client comes, the
+//! connection that has waited longest is closed to free its place. So clients that send nothing, or half a
+//! request, cannot lock others out. Requests being served have no time limit, because a compaction takes
+//! hours; their number is limited: [`AtWork`].
+//! Invariant: a place is a message in a channel, sent back when its connection is dropped.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,9 +24,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, Sleep};
 
-/// Connections of one port.
+/// Most connections of one port.
 const CONNECTIONS_MAX: usize = 64;
-/// Requests at work on one port that may take long; the other places are for short ones.
+/// Most long requests that one port serves at a time; the remaining places are for short ones.
 const AT_WORK_MAX: usize = 48;
 
 /// How long a connection waits for its client.
@@ -36,30 +38,30 @@ pub(super) struct Times {
     pub(super) body: Duration,
     /// From the end of an answer to the next request.
     pub(super) idle: Duration,
-    /// For the client to take any more of an answer.
+    /// How long a write may go without progress.
     pub(super) write: Duration,
 }
 
 impl Default for Times {
     fn default() -> Self {
         let (head, body) = (Duration::from_secs(10), Duration::from_secs(10));
-        // More than the time between two scrapes of a monitoring system.
+        // Longer than the interval between two scrapes of a monitoring system.
         Self { head, body, idle: Duration::from_secs(75), write: Duration::from_secs(30) }
     }
 }
 
-/// A port with its free places.
+/// A listening port with its free places.
 pub(super) struct Limited {
     listener: TcpListener,
     free: mpsc::Receiver<()>,
     port: Arc<Port>,
 }
 
-/// What the connections of a port share.
+/// State shared by the connections of a port.
 struct Port {
     times: Times,
     give_back: mpsc::Sender<()>,
-    /// A connection has begun to wait for its client.
+    /// Notified when a connection begins to wait for its client.
     waits: Notify,
     open: Mutex<Open>,
 }
@@ -70,41 +72,41 @@ struct Open {
     connections: BTreeMap<u64, State>,
 }
 
-/// A connection as the port sees it.
+/// The port's view of a connection.
 struct State {
     phase: Phase,
     since: Instant,
-    /// It has to go for another one.
+    /// The connection is to be closed to free its place.
     evicted: bool,
     waker: Option<Waker>,
 }
 
-/// What a connection is at.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// An answer was given, nothing more has come.
+    /// The last request was answered, and no byte of another has come.
     Idle,
-    /// The head of a request is on its way.
+    /// The head of a request is being received.
     Head,
-    /// A request is served. Its head and, where it may take long, the right to.
+    /// A request is being served; `long` ones count towards `AT_WORK_MAX`.
     Working { long: bool },
 }
 
-/// A connection as requests see it.
+/// A request's view of its connection.
 #[derive(Clone)]
 pub(super) struct Place {
     port: Arc<Port>,
     id: u64,
 }
 
-/// A request at work, until dropped.
+/// A request being served; dropping it makes its connection idle.
 pub(super) struct AtWork(Place);
 
 /// A connection and its place.
 pub(super) struct Connection {
     stream: TcpStream,
     place: Place,
-    /// Ends a wait to read, and one to write.
+    /// Timers of the current wait to read and of the current wait to write.
     reading: Option<Pin<Box<Sleep>>>,
     writing: Option<Pin<Box<Sleep>>>,
 }
@@ -130,16 +132,16 @@ impl Listener for Limited {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         let (stream, peer) = Listener::accept(&mut self.listener).await;
-        // Ends with a place: each round waits for one, or for a connection that can be closed.
+        // Loops until a place is free: each round waits for a place, or for a connection that can be evicted.
         while self.free.try_recv().is_err() {
             self.port.evict_one();
             tokio::select! {
-                // Cannot end: the port holds a sender.
+                // Never `None`: the port holds a sender.
                 _ = self.free.recv() => break,
                 () = self.port.waits.notified() => {}
             }
         }
-        // Answers are short and come at once.
+        // Responses are short and sent at once.
         let _ = stream.set_nodelay(true);
         let place = self.port.open_one();
         (Connection { stream, place, reading: None, writing: None }, peer)
@@ -164,7 +166,7 @@ impl Port {
         Place { port: Arc::clone(self), id }
     }
 
-    /// Has the connection that has waited longest for its client go, where one waits.
+    /// Evicts the connection that has waited longest for its client, if one waits.
     fn evict_one(&self) {
         let mut open = self.open();
         let waiting =
@@ -179,12 +181,13 @@ impl Port {
 }
 
 impl Place {
-    /// The limits of its port.
+    /// The time limits of the port.
     pub(super) fn times(&self) -> Times {
         self.port.times
     }
 
-    /// A request is complete up to its body; `None` where too many that may take long are at work.
+    /// Marks the head of a request as complete and begins serving it; `None` if the request may take long and
+    /// `AT_WORK_MAX` such requests are being served.
     pub(super) fn begin(&self, long: bool) -> Option<AtWork> {
         let mut open = self.port.open();
         let works = |state: &&State| state.phase == Phase::Working { long: true };
@@ -197,7 +200,7 @@ impl Place {
         Some(AtWork(self.clone()))
     }
 
-    /// Bytes have come: of a request that begins, where none is on its way.
+    /// Notes that bytes have come. On an idle connection they begin a request.
     fn heard(&self) {
         if let Some(state) = self.port.open().connections.get_mut(&self.id)
             && state.phase == Phase::Idle
@@ -206,7 +209,8 @@ impl Place {
         }
     }
 
-    /// Until when the client may keep the connection waiting; `None` while it waits for the node. An error where it has to go.
+    /// How long the client may keep the connection waiting; `None` while a request is being served. An error
+    /// if the connection is evicted.
     fn waits_until(&self, waker: &Waker) -> io::Result<Option<Instant>> {
         let mut open = self.port.open();
         let Some(state) = open.connections.get_mut(&self.id) else { return Ok(None) };
@@ -227,7 +231,7 @@ impl Drop for AtWork {
         let Place { port, id } = &self.0;
         if let Some(state) = port.open().connections.get_mut(id) {
             (state.phase, state.since) = (Phase::Idle, Instant::now());
-            // The limit runs from here on.
+            // Wakes the reader, so that its timer follows the new phase.
             if let Some(waker) = state.waker.take() {
                 waker.wake();
             }
@@ -250,7 +254,7 @@ impl Drop for Connection {
     }
 }
 
-/// Whether `until` has come; else `context` is woken then.
+/// Whether `until` has passed; if not, `context` is woken then.
 fn is_over(sleep: &mut Option<Pin<Box<Sleep>>>, until: Instant, context: &mut Context<'_>) -> bool {
     let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
     if sleep.deadline() != until {
@@ -324,10 +328,10 @@ mod tests {
     use super::*;
     use crate::admin::guard::{self, Guard};
 
-    /// Longer than any machine takes; nothing waits for it where all is well.
+    /// A time limit that no test reaches if all is well.
     const LONG: Duration = Duration::from_secs(600);
 
-    /// Requests that take long: they are let go one by one, and counted as they begin.
+    /// Long requests: the test releases them one by one and counts those that began.
     #[derive(Clone)]
     struct Long {
         go: Arc<Notify>,
@@ -335,13 +339,13 @@ mod tests {
     }
 
     impl Long {
-        /// Returns when another one has begun.
+        /// Waits until another request has begun.
         async fn begins(&self) {
             self.begun.acquire().await.unwrap().forget();
         }
     }
 
-    /// Serves on a port with `places`; `test` is a client of it.
+    /// Serves a port with this many places, and runs `test` as its client.
     fn with_port<F: Future<Output = ()>>(
         times: Times,
         places: usize,
@@ -378,16 +382,16 @@ mod tests {
         stream
     }
 
-    /// Sends a short request: an empty socket takes it whole.
+    /// Sends a short request; the empty buffer of the socket takes it whole.
     async fn send_more(stream: &TcpStream, bytes: &[u8]) {
         stream.writable().await.unwrap();
         assert_eq!(stream.try_write(bytes).unwrap(), bytes.len());
     }
 
-    /// What has come; empty at the end, and where the connection was broken.
+    /// Bytes received; empty at the end of the stream or if the connection is broken.
     async fn receive(stream: &TcpStream) -> Vec<u8> {
         let mut bytes = [0; 512];
-        // Ends when the socket says so; it may have been ready by mistake.
+        // Repeats if the socket was reported readable without data.
         loop {
             stream.readable().await.unwrap();
             match stream.try_read(&mut bytes) {
@@ -398,7 +402,7 @@ mod tests {
         }
     }
 
-    /// An answer of the port, up to its body's end.
+    /// A response of the port, up to the end of its body.
     async fn answer(stream: &TcpStream, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
@@ -409,7 +413,7 @@ mod tests {
         text
     }
 
-    /// Returns when the port closes a connection, without an answer that counts.
+    /// Waits until the port closes the connection; at most a 408 comes before.
     async fn is_closed(stream: TcpStream) {
         let mut text = String::new();
         loop {
@@ -450,7 +454,8 @@ mod tests {
     #[test]
     fn the_connection_that_has_waited_longest_goes_for_one_that_comes() {
         with_port(times(|_| ()), 3, |address, long| async move {
-            // At work: it stays. Half a request, and an answered one: they go, the older first.
+            // The connection that serves a request stays. The one with half a request and the idle one are
+            // evicted, the older first.
             let working =
                 send(address, b"POST /long HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
             long.begins().await;

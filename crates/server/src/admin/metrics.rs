@@ -1,7 +1,8 @@
 //! Every shard's metrics in Prometheus' text form, version 0.0.4.
 //!
-//! Samples are taken on the shards, a copy each, and put into text on the administration thread. A sample carries the
-//! label `shard`. Not the `prometheus-client` crate: it would add `_total` to counters, and dashboards know other names.
+//! Each shard takes a copy of its samples; the administration thread turns them into text. Each sample
+//! carries the label `shard`. The `prometheus-client` crate is not used: it would add `_total` to counters,
+//! and dashboards expect the names without it.
 //! Source: "Exposition formats", prometheus.io/docs/instrumenting/exposition_formats.
 
 use std::fmt::Write as _;
@@ -28,7 +29,7 @@ async fn metrics(State(bridge): State<Bridge>) -> Result<Response, ApiError> {
     Ok(([(CONTENT_TYPE, TEXT)], render(shards)).into_response())
 }
 
-/// One family of metrics after the other, each under its HELP and TYPE.
+/// Families of metrics one after the other, each under its HELP and TYPE.
 fn render(shards: Vec<Vec<Sample>>) -> String {
     let mut samples: Vec<(usize, Sample)> = shards
         .into_iter()
@@ -70,7 +71,7 @@ fn render(shards: Vec<Vec<Sample>>) -> String {
     text
 }
 
-/// A histogram's buckets end at powers of two, so that they stay the same as values come.
+/// Appends a histogram. Buckets end at powers of two, so the set of bounds does not depend on the values.
 fn buckets(text: &mut String, family: &str, labels: &str, histogram: &HistogramSnapshot) {
     let mut seen = 0;
     let mut left = histogram.buckets.iter().peekable();

@@ -1,10 +1,12 @@
 //! Administration over HTTP: the REST API with ScyllaDB's public paths, and metrics in Prometheus' text form.
 //!
-//! One thread of its own, not pinned, runs a small tokio runtime for sockets and HTTP; no shard ever does. It talks to the
-//! node through `bridge` alone, a bounded queue to shard 0, which asks the other shards over the mesh (`node`).
-//! The ports are bound before the shards start and answered once shard 0 serves, so that a start waits for nothing.
-//! Bounds: connections and how long they may wait for their clients (`limit`), body and header sizes, calls on their way;
-//! see the constants. Web pages of strangers are kept out by `guard`.
+//! Administration has one thread of its own, not pinned, with a small tokio runtime for sockets and HTTP; no
+//! shard does this work. The thread reaches the node only through `bridge`, a bounded queue to shard 0, and
+//! shard 0 calls the other shards over the mesh (`node`). The ports are bound before the shards start, and
+//! requests are answered once shard 0 serves: starting the node does not wait for administration. Limited are
+//! the number of connections and how long each may wait for its client (`limit`), the sizes of bodies and
+//! headers, and the number of calls under way; see the constants. `guard` rejects requests of foreign web
+//! pages.
 #![allow(clippy::disallowed_types)] // no shard runs here: this thread has sockets of its own
 
 mod bridge;
@@ -35,10 +37,10 @@ use limit::{Limited, Place, Times};
 use crate::boot::BootError;
 use crate::config::{Config, Port};
 
-/// How long a node that ends waits for administration's answers to leave.
+/// How long a stopping node waits for the responses under way.
 const END_TIME: Duration = Duration::from_secs(1);
 
-/// Ports that listen, nobody answering yet.
+/// Bound ports that are not served yet.
 pub struct Ports {
     api: Option<TcpListener>,
     prometheus: Option<TcpListener>,
@@ -53,11 +55,11 @@ pub struct Admin {
 }
 
 impl Ports {
-    /// Binds what the configuration names.
+    /// Binds the configured ports.
     ///
     /// # Errors
-    /// [`BootError::AdminListen`] for a port that was asked for; one that is taken and was only the default is left
-    /// out with a warning, so that several nodes start on one machine.
+    /// [`BootError::AdminListen`] if a configured port cannot be bound. A default port that cannot be bound
+    /// is left out with a warning, so that several nodes start on one machine.
     pub fn bind(config: &Config) -> Result<Self, BootError> {
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let default_address = if config.rpc_address.is_loopback() { config.rpc_address } else { loopback };
@@ -75,10 +77,10 @@ impl Ports {
         })
     }
 
-    /// Starts answering, as soon as a shard is attached.
+    /// Starts the thread; it answers requests once a shard is attached.
     ///
     /// # Errors
-    /// When the system refuses a thread or a descriptor.
+    /// Errors of the system on starting the thread.
     pub fn serve(self) -> std::io::Result<(Admin, Attach)> {
         let (attach, attached) = bridge::new();
         let (stop, stopped) = watch::channel(false);
@@ -90,9 +92,9 @@ impl Ports {
 }
 
 impl Admin {
-    /// Ends the thread; answers on their way have a second to leave.
+    /// Ends the thread; responses under way have a second to be sent.
     pub fn stop(self) {
-        // A thread that is gone needs no word.
+        // An error means that the thread has ended already.
         let _ = self.stop.send(true);
         if self.thread.join().is_err() {
             reactor::error!("the administration thread broke");
@@ -135,14 +137,14 @@ fn run(ports: Ports, mut attached: mpsc::Receiver<Bridge>, stopped: watch::Recei
         }
     };
     runtime.block_on(async {
-        // None when the node did not get as far as a shard.
+        // `None` if the node ended before a shard was attached.
         let Some(bridge) = attached.recv().await else { return };
         let names = &ports.names;
         let api = serve_one(ports.api, rest::router(bridge.clone()), names, true, stopped.clone());
         let prometheus = serve_one(ports.prometheus, metrics::router(bridge), names, false, stopped.clone());
         let mut stopped = stopped;
         let ended = async {
-            // An error is the end of the node too.
+            // An error means that `Admin` was dropped, which ends serving too.
             let _ = stopped.wait_for(|stop| *stop).await;
             tokio::time::sleep(END_TIME).await;
         };
@@ -153,7 +155,8 @@ fn run(ports: Ports, mut attached: mpsc::Receiver<Bridge>, stopped: watch::Recei
     });
 }
 
-/// Serves a port; one where much can be asked, such as the API's, answers under names of the node alone.
+/// Serves one port. A `strict` port, the API's, checks the name in `Host` for reads too; the other one does
+/// so only on a loopback address.
 async fn serve_one(
     listener: Option<TcpListener>,
     router: Router,

@@ -1,7 +1,8 @@
-//! What administration does on the shards: asks all of them, adds up, and gives plain values back.
+//! Administration's work on the shards: it asks all shards, adds up their answers, and returns plain values.
 //!
-//! Everything here runs on shard 0 (see `bridge`) and reaches the others over the mesh, in group `admin`; flushes and
-//! compactions run in their own groups below. A shard that has not opened yet answers that it is starting.
+//! All of it runs on shard 0 (see `bridge`) and reaches the other shards over the mesh, in group `admin`;
+//! flushes and compactions run in their own groups. A shard that is not open yet returns the error that the
+//! node is starting.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use crate::boot::Shard;
 use crate::config::Config;
 use crate::native::OpenListener;
 
-/// Keyspaces of the node's own.
+/// Keyspaces that belong to the node itself.
 const SYSTEM_KEYSPACES: [&str; 7] = [
     "system",
     "system_auth",
@@ -34,7 +35,7 @@ const SYSTEM_KEYSPACES: [&str; 7] = [
     "system_virtual_schema",
 ];
 
-/// What a node is at, by Cassandra's words.
+/// The mode of a node, in Cassandra's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Starting,
@@ -44,7 +45,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// As metrics show it, by ScyllaDB's numbers.
+    /// ScyllaDB's number for the mode, as metrics show it.
     pub(crate) fn number(self) -> i64 {
         match self {
             Self::Starting => 1,
@@ -64,25 +65,25 @@ impl Mode {
     }
 }
 
-/// What shard 0 knows of the whole node while it runs.
+/// State of the whole node, kept on shard 0 while the node runs.
 pub(crate) struct NodeState {
     pub(crate) mode: Cell<Mode>,
     pub(crate) started: reactor::Instant,
-    /// Seconds since 1970 when it began to serve.
+    /// When the node began to serve, in seconds since 1970.
     pub(crate) generation: i64,
-    /// Repairs that were asked for: of a node alone each is done at once.
+    /// The number of repairs requested. With a single node each is done at once.
     pub(crate) repairs: Cell<u32>,
-    /// Ports that take CQL clients; empty while the native transport is off.
+    /// The open ports for CQL clients; empty while the native transport is off.
     pub(crate) listeners: RefCell<Vec<OpenListener>>,
-    /// One change of the transport or the mode at a time.
+    /// Held by a change of the transport or of the mode: one at a time.
     pub(crate) changing: reactor::Semaphore,
-    /// Samplings of partitions at work, of which there are few at a time.
+    /// Partition samplings that run, and the limit to their number.
     pub(super) samplings: Samplings,
     pub(crate) config: Config,
 }
 
 impl NodeState {
-    /// A node that serves.
+    /// The state of a node that serves.
     pub(crate) fn new(config: &Config, started: reactor::Instant, listeners: Vec<OpenListener>) -> Self {
         Self {
             mode: Cell::new(Mode::Normal),
@@ -96,21 +97,21 @@ impl NodeState {
         }
     }
 
-    /// That of the node; on shard 0.
+    /// The state of this node. Call on shard 0.
     ///
     /// # Errors
-    /// Before the node serves.
+    /// [`ApiError::unavailable`] before the node serves.
     pub(crate) fn here() -> Result<Rc<Self>, ApiError> {
         reactor::local::<Self>().ok_or_else(|| ApiError::unavailable("the node is starting"))
     }
 }
 
-/// The shard this runs on.
+/// The current shard.
 pub(crate) fn here() -> Result<Rc<Shard>, ApiError> {
     reactor::local::<Shard>().ok_or_else(|| ApiError::unavailable("the node is starting"))
 }
 
-/// Runs `work` on every shard at once; results by shard, or the first error.
+/// Runs `work` on all shards at once. Returns the results in the order of the shards, or the first error.
 pub(crate) async fn on_each<F, Fut, R>(group: Group, work: F) -> Result<Vec<R>, ApiError>
 where
     F: FnOnce(Rc<Shard>) -> Fut + Clone + Send + 'static,
@@ -135,7 +136,7 @@ where
     first.map(|()| results)
 }
 
-/// Every shard's metrics.
+/// The metrics of every shard.
 pub(super) async fn samples() -> Result<Vec<Vec<Sample>>, ApiError> {
     let calls: Vec<_> = (0..reactor::shard_count())
         .map(|shard| {
@@ -155,7 +156,7 @@ pub(super) async fn samples() -> Result<Vec<Vec<Sample>>, ApiError> {
     Ok(all)
 }
 
-/// One table by its names.
+/// The names and the id of a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TableName {
     pub(crate) keyspace: String,
@@ -163,17 +164,17 @@ pub(crate) struct TableName {
     pub(crate) id: TableId,
 }
 
-/// Whether a keyspace is the node's own.
+/// Whether a keyspace belongs to the node itself.
 pub(crate) fn is_system(keyspace: &str) -> bool {
     SYSTEM_KEYSPACES.contains(&keyspace)
 }
 
-/// The schema as shard 0 has it.
+/// Shard 0's schema.
 pub(crate) fn schema() -> Result<Rc<Schema>, ApiError> {
     Ok(here()?.storage().schema())
 }
 
-/// Keyspaces, those of made-up tables too, by name.
+/// Names of keyspaces, virtual ones included, sorted; with `user_only` without those of the node itself.
 pub(crate) fn keyspaces(user_only: bool) -> Result<Vec<String>, ApiError> {
     let schema = schema()?;
     let mut names: Vec<String> = schema.keyspaces().map(|keyspace| keyspace.name.clone()).collect();
@@ -186,7 +187,7 @@ pub(crate) fn keyspaces(user_only: bool) -> Result<Vec<String>, ApiError> {
     Ok(names)
 }
 
-/// Checks that a keyspace is there.
+/// Fails if the keyspace does not exist.
 pub(crate) fn check_keyspace(keyspace: &str) -> Result<(), ApiError> {
     if keyspaces(false)?.iter().any(|name| name == keyspace) {
         return Ok(());
@@ -194,7 +195,7 @@ pub(crate) fn check_keyspace(keyspace: &str) -> Result<(), ApiError> {
     Err(ApiError::bad(format!("Keyspace {keyspace} does not exist")))
 }
 
-/// The stored tables of a keyspace, or those of its tables that are named; none named means all.
+/// The stored tables of a keyspace with these names; all of them if `names` is empty.
 pub(crate) fn tables_of(keyspace: &str, names: &[String]) -> Result<Vec<TableName>, ApiError> {
     check_keyspace(keyspace)?;
     let schema = schema()?;
@@ -217,7 +218,7 @@ pub(crate) fn tables_of(keyspace: &str, names: &[String]) -> Result<Vec<TableNam
     Ok(tables)
 }
 
-/// All stored tables, by keyspace and name.
+/// All stored tables, sorted by keyspace and name.
 pub(crate) fn all_tables() -> Result<Vec<TableName>, ApiError> {
     let schema = schema()?;
     let mut tables: Vec<TableName> = schema
@@ -228,7 +229,7 @@ pub(crate) fn all_tables() -> Result<Vec<TableName>, ApiError> {
     Ok(tables)
 }
 
-/// The table `keyspace:name` stands for.
+/// The table that `keyspace:name` or `keyspace.name` denotes.
 pub(crate) fn table_called(name: &str) -> Result<TableName, ApiError> {
     let (keyspace, table) = name
         .split_once(':')
@@ -238,7 +239,7 @@ pub(crate) fn table_called(name: &str) -> Result<TableName, ApiError> {
     tables.pop().ok_or_else(|| ApiError::bad(format!("Unknown keyspace/cf pair ({keyspace}.{table})")))
 }
 
-/// Reports of all tables, the shards' added up, by keyspace and name.
+/// Reports of all tables, summed over the shards and sorted by keyspace and name.
 pub(crate) async fn reports() -> Result<Vec<TableReport>, ApiError> {
     let shards =
         on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().report().await) }).await?;
@@ -257,7 +258,8 @@ pub(crate) async fn report_of(table: &TableName) -> Result<TableReport, ApiError
         .ok_or_else(|| ApiError::bad(format!("Unknown keyspace/cf pair ({}.{})", table.keyspace, table.name)))
 }
 
-/// Paths of the table files that have the partition whose key `text` stands for, asked of the shard that has it.
+/// Paths of the table files that contain the partition with the key `text`. The shard that owns the partition
+/// answers.
 pub(crate) async fn files_with(table: &TableName, text: &str, is_hex: bool) -> Result<Vec<String>, ApiError> {
     let schema = schema()?;
     let gone = || ApiError::bad(format!("Unknown keyspace/cf pair ({}.{})", table.keyspace, table.name));
@@ -278,7 +280,7 @@ pub(crate) async fn files_with(table: &TableName, text: &str, is_hex: bool) -> R
     asked.await.map_err(ApiError::failed)?
 }
 
-/// Flushes tables everywhere; returns when what they held is in table files.
+/// Flushes tables on every shard; returns once their contents are in table files.
 pub(crate) async fn flush(tables: Vec<TableName>) -> Result<(), ApiError> {
     let flushed = on_each(Group::MEMTABLE, move |shard: Rc<Shard>| async move {
         let tables: Vec<TableId> = tables.iter().map(|table| table.id).collect();
@@ -287,7 +289,7 @@ pub(crate) async fn flush(tables: Vec<TableName>) -> Result<(), ApiError> {
     flushed.await.map(drop)
 }
 
-/// Forgets all rows of the tables, everywhere; a table before one that fails has lost its rows.
+/// Removes all rows of the tables on every shard. If one table fails, those before it have lost their rows.
 pub(crate) async fn truncate(tables: Vec<TableName>) -> Result<(), ApiError> {
     let shard = here()?;
     for table in tables {
@@ -310,7 +312,8 @@ pub(crate) async fn enable_native_transport() -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Turns the native transport off: no new clients, and those there are end after their requests in flight.
+/// Turns the native transport off: new clients are refused, and connections end after their requests in
+/// flight.
 pub(crate) async fn disable_native_transport() -> Result<(), ApiError> {
     let node = NodeState::here()?;
     let Ok(_turn) = node.changing.acquire(1).await else { return Err(ApiError::unavailable("busy")) };
@@ -329,7 +332,8 @@ async fn close_transport(node: &NodeState) -> Result<(), ApiError> {
     disconnected.await.map(drop)
 }
 
-/// Ends the native transport and writing: memtables go to files, the commit log is closed. Only a restart undoes it.
+/// Ends the native transport and writing: memtables are flushed and the commit log is closed. Only a restart
+/// undoes it.
 pub(crate) async fn drain() -> Result<(), ApiError> {
     let node = NodeState::here()?;
     let Ok(_turn) = node.changing.acquire(1).await else { return Err(ApiError::unavailable("busy")) };

@@ -1,4 +1,4 @@
-//! The parameters behind a path's question mark, by name; one that is malformed is a plain 400.
+//! The query parameters of a request, by name; malformed ones are answered with a plain 400.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 
 use super::error::ApiError;
 
-/// Parameters by name; of one given twice the last counts.
+/// Parameters by name; if one is given twice, the last value counts.
 pub(super) struct Params(BTreeMap<String, String>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Params {
@@ -21,26 +21,26 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// A parameter that has a value.
+    /// The value of a parameter, if there is one and it is not empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A parameter that must be there.
+    /// The value of a mandatory parameter.
     ///
     /// # Errors
-    /// A 400 that names it.
+    /// A 400 that names the parameter.
     pub(super) fn required(&self, name: &str) -> Result<&str, ApiError> {
         self.get(name).ok_or_else(|| ApiError::bad(format!("Missing mandatory parameter '{name}'")))
     }
 
-    /// Values separated by commas.
+    /// The values of a parameter, separated by commas.
     pub(super) fn list(&self, name: &str) -> Vec<String> {
         let values = self.get(name).unwrap_or_default().split(',').map(str::trim);
         values.filter(|value| !value.is_empty()).map(str::to_owned).collect()
     }
 
-    /// `true` or `false`, false where it is missing.
+    /// A parameter with the value `true` or `false`; false if it is missing.
     ///
     /// # Errors
     /// A 400 for anything else.
@@ -48,7 +48,7 @@ impl Params {
         self.flag_or(name, false)
     }
 
-    /// The same with another default.
+    /// As [`Params::flag`], with the default given.
     ///
     /// # Errors
     /// As [`Params::flag`].

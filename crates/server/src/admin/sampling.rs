@@ -1,8 +1,9 @@
-//! Samples for a while, on all shards, which partitions are read and written most.
+//! Sampling on all shards of the partitions that are read and written most.
 //!
-//! Shards count by themselves (`storage::sampling`), each the partitions it has, so that their lists only
-//! have to be put together. Invariant: a sampling that was begun on any shard is ended on all, also where a
-//! shard fails or the client goes away.
+//! Each shard counts the partitions it owns (`storage::sampling`), so the lists of the shards only have to be
+//! concatenated.
+//! Invariant: a sampling begun on any shard is ended on all shards, even if a shard fails or the client goes
+//! away.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,10 +19,10 @@ use super::error::ApiError;
 use super::node::{NodeState, TableName, on_each, schema};
 use crate::boot::Shard;
 
-/// Samplings at a time: each takes up to 4 MiB of a shard's memory while it is at work.
+/// Most samplings at a time: each takes up to 4 MiB of a shard's memory while it runs.
 const SAMPLINGS_MAX: usize = 2;
 
-/// Samplings of the node.
+/// The samplings of the node.
 pub(super) struct Samplings {
     free: Semaphore,
     begun: Cell<u64>,
@@ -33,19 +34,19 @@ impl Default for Samplings {
     }
 }
 
-/// A question for the partitions that are asked for most.
+/// A request for the most used partitions.
 #[derive(Debug, Clone)]
 pub(super) struct SamplingRequest {
-    /// Tables that are looked at; `None` for all.
+    /// The tables to sample; `None` for all.
     pub(super) tables: Option<Vec<TableName>>,
     pub(super) duration: Duration,
-    /// Keys that each shard keeps, of reads and of writes.
+    /// Keys that each shard keeps, for reads and for writes.
     pub(super) capacity: usize,
-    /// Partitions that are told.
+    /// Most partitions in the result.
     pub(super) list_size: usize,
 }
 
-/// A partition as it is told.
+/// A partition of the result.
 #[derive(Debug)]
 pub(super) struct Partition {
     pub(super) keyspace: String,
@@ -55,19 +56,20 @@ pub(super) struct Partition {
     pub(super) error: u64,
 }
 
-/// Partitions of reads, or of writes.
+/// The most used partitions of reads, or of writes.
 #[derive(Debug)]
 pub(super) struct Top {
-    /// Different partitions that were seen, as far as there was room for them.
+    /// Different partitions that were counted; the shards' capacity limits it.
     pub(super) cardinality: usize,
-    /// In descending order of their counts.
+    /// In descending order of counts.
     pub(super) partitions: Vec<Partition>,
 }
 
-/// Samples for as long as `request` says, or until `gone` completes; reads, then writes. On shard 0.
+/// Samples for the duration of `request`, or until `gone` completes. Returns reads, then writes. Call on
+/// shard 0.
 ///
 /// # Errors
-/// [`ApiError::unavailable`] where too many samplings are at work; where a shard does not answer.
+/// [`ApiError::unavailable`] if [`SAMPLINGS_MAX`] samplings run, and the errors of shards.
 pub(super) async fn sample(
     request: SamplingRequest,
     gone: impl Future<Output = ()>,
@@ -88,7 +90,7 @@ pub(super) async fn sample(
     });
     let begun = begun.await;
     if begun.is_ok() {
-        // Either way it is over.
+        // The sampling is over in either case.
         let _ = reactor::timeout(Deadline::after(duration), gone).await;
     }
     let ended = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
@@ -101,13 +103,13 @@ pub(super) async fn sample(
     Ok((told(reads, list_size, &schema), told(writes, list_size, &schema)))
 }
 
-/// Puts the lists of the shards together.
+/// Merges the lists of the shards.
 fn told(shards: Vec<TopPartitions>, list_size: usize, schema: &Schema) -> Top {
     let cardinality = shards.iter().map(|shard| shard.cardinality).sum();
     let mut all: Vec<_> = shards.into_iter().flat_map(|shard| shard.top).collect();
     all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (a.table, &a.key).cmp(&(b.table, &b.key))));
     let partitions = all.into_iter().filter_map(|one| {
-        // A table that was dropped meanwhile is not told: nobody could read its keys.
+        // Tables dropped meanwhile are left out: without its table a key cannot be printed.
         let table = schema.table_by_id(one.table)?;
         Some(Partition {
             keyspace: table.keyspace().to_owned(),

@@ -1,10 +1,10 @@
-//! Storage as metrics, read when somebody asks: names are ScyllaDB's where it has the thing.
+//! Metrics of the storage, taken at each scrape; they have ScyllaDB's names if it has the same metric.
 
 use reactor::metrics::{Sample, Value};
 
 use crate::boot::Shard;
 
-/// Tables beyond which a shard publishes sums only, so that a scrape stays bounded.
+/// A shard with more tables publishes sums only, so that a scrape stays bounded.
 const TABLES_MAX: usize = 1000;
 
 pub(super) async fn of(shard: &Shard) -> Vec<Sample> {

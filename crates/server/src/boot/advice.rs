@@ -1,8 +1,8 @@
-//! What to do about an error of the system when a node does not start: by the error, not by what was tried.
+//! Advice about errors of the system when a node does not start: by the error, not by the action that failed.
 
 use std::io::{Error, ErrorKind};
 
-/// Errors that have one cause whatever was tried; Linux' numbers.
+/// Errors that have one cause whatever the action; Linux' numbers.
 const TOO_MANY_OPEN_FILES: i32 = 24;
 const TOO_MANY_OPEN_FILES_IN_SYSTEM: i32 = 23;
 const NO_LOCKS: i32 = 37;
@@ -23,7 +23,7 @@ fn general(error: &Error) -> Option<&'static str> {
     })
 }
 
-/// For a port that cannot be listened on; `other` names the options that choose another one.
+/// Advice for a port that cannot be listened on; `other` names the options that choose another one.
 pub(crate) fn port(error: &Error, other: &str) -> String {
     let advice = match error.kind() {
         ErrorKind::AddrInUse => {
@@ -47,7 +47,7 @@ pub(crate) fn port(error: &Error, other: &str) -> String {
     format!("; {advice}")
 }
 
-/// For the work directory.
+/// Advice for the work directory.
 pub(super) fn work_directory(error: &Error) -> String {
     let advice = match error.kind() {
         ErrorKind::WouldBlock => "another ceto runs on it: end it first, or give another with --workdir",
@@ -70,7 +70,7 @@ pub(super) fn work_directory(error: &Error) -> String {
     format!("; {advice}")
 }
 
-/// For a thread or another thing that only the system can refuse.
+/// Advice for a thread or another resource that only the system can refuse.
 pub(super) fn system(error: &Error) -> String {
     let advice = match error.kind() {
         ErrorKind::WouldBlock => {

@@ -1,7 +1,8 @@
-//! What the node's disks can do, from `io_properties.yaml`, and how much of them has to stay free.
+//! Models of the node's disks, from `io_properties.yaml`, and the space that has to stay free on them.
 //!
-//! The file is the one the configuration names, else `io_properties.yaml` in the work directory, where `ceto io-setup`
-//! puts it. Without one the disk is looked at once the node serves (`probe`), so that the start waits for nothing.
+//! The file is the configured one, or `io_properties.yaml` in the work directory, where `ceto io-setup` puts
+//! it. Without a file the disk is probed once the node serves (`probe`), so that the start does not wait for
+//! it.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::config::{CRITICAL_DISK_UTILIZATION, Config, ConfigError, io_propertie
 /// The file's name in a work directory.
 const NAME: &str = "io_properties.yaml";
 
-/// The disks of the configuration; `None` when there is no file of them.
+/// The disks of the configuration; `None` if there is no file.
 pub(super) fn configured(config: &Config) -> Result<Option<Vec<DiskSpec>>, ConfigError> {
     let path = match &config.io_properties_file {
         Some(path) => path.clone(),
@@ -36,13 +37,13 @@ pub(super) fn configured(config: &Config) -> Result<Option<Vec<DiskSpec>>, Confi
     Ok(Some(disks))
 }
 
-/// How much of the disks of data and commit log has to stay free (`critical_disk_utilization_level`); what memtables hold
-/// comes on top.
+/// How much of the disks of data and commit log has to stay free (`critical_disk_utilization_level`), in
+/// addition to the space for the contents of memtables.
 pub(super) fn marks(config: &Config, storage: &StorageConfig) -> Vec<DiskMark> {
     let default = if config.developer_mode { 1.0 } else { CRITICAL_DISK_UTILIZATION };
     let free_part = (1.0 - config.admin.critical_disk_utilization.unwrap_or(default)).max(0.0);
     let mark = |path: &Path| {
-        // The folder may not be there yet; what it will be in is.
+        // The directory may not exist yet; its nearest existing ancestor is on the same disk.
         let stat = path.ancestors().find_map(|there| {
             let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
             rustix::fs::statvfs(there).ok()
@@ -53,7 +54,7 @@ pub(super) fn marks(config: &Config, storage: &StorageConfig) -> Vec<DiskMark> {
     [&storage.data_dir, &storage.commitlog_dir].into_iter().filter_map(|path| mark(path)).collect()
 }
 
-/// The folder whose disk is probed, and whose path names that disk.
+/// The directory whose disk is probed, and whose path names that disk.
 pub(super) fn data_directory(config: &Config) -> &Path {
     config.data_dir.as_deref().unwrap_or(&config.workdir)
 }

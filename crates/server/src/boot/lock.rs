@@ -1,8 +1,8 @@
-//! The work directory is one node's: its lock, and the wait for a node that is ending.
+//! The lock on the work directory, and the wait for a previous node that is stopping.
 //!
-//! A node that was told to stop says so with a file beside the lock, so that one that is started in its place waits for it instead of
-//! failing, and one that is started beside a node at work fails at once. Invariant: the lock is held until the process ends, so who
-//! has it finds the ports of whoever had it before free.
+//! A node that is stopping creates a file beside the lock. So a node started in its place waits for it
+//! instead of failing, and a node started beside a running one fails at once. Invariant: the lock is held
+//! until the process ends, so its next holder finds the ports of the previous one free.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,20 +12,20 @@ use reactor::file::{self, File, LockedFile, OpenOptions};
 
 use super::BootError;
 
-/// The file that is locked, and the one that is there while its holder is ending.
+/// The locked file, and the file that exists while the lock's holder is stopping.
 const LOCK: &str = "lock";
 const ENDING: &str = "ending";
 /// Time between two attempts.
 const RETRY_EVERY: Duration = Duration::from_millis(50);
-/// How long a node that is ending is waited for: it may have gigabytes to flush.
+/// How long to wait for a node that is stopping: it may have gigabytes to flush.
 const ENDING_MAX: Duration = Duration::from_secs(600);
-/// How long one is waited for that has not said it is ending: it may have been told in this moment.
+/// How long to wait for a node that has not announced its stop: it may have been told to stop just now.
 const RUNNING_MAX: Duration = Duration::from_millis(500);
 
-/// Makes the work directory and takes it, as soon as a node that is ending has left it.
+/// Creates the work directory and takes its lock, waiting for a node that is stopping.
 ///
 /// # Errors
-/// [`BootError::Workdir`]; `WouldBlock` where another node is at work there.
+/// [`BootError::Workdir`]; its source is `WouldBlock` if another node runs in the directory.
 pub(super) async fn take(workdir: &Path) -> Result<LockedFile, BootError> {
     let failed = |source| BootError::Workdir { path: workdir.to_owned(), source };
     file::create_dir_all(workdir).await.map_err(failed)?;
@@ -53,11 +53,11 @@ pub(super) async fn take(workdir: &Path) -> Result<LockedFile, BootError> {
     }
 }
 
-/// Says that this node is ending.
+/// Announces that this node is stopping.
 pub(super) async fn say_ending(workdir: &Path) {
     let path = workdir.join(ENDING);
     if let Err(error) = File::open(&path, OpenOptions::new().write(true).create(true)).await {
-        // A start in this node's place fails then, as it would beside one at work.
+        // A node started in this node's place then fails, as it does beside a running node.
         reactor::warn!("cannot say that this node is ending"; file = path.display(), error = error);
     }
 }

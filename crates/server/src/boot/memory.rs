@@ -1,27 +1,27 @@
-//! How much memory a node takes, how it is shared out, and how much the machine and its cgroup allow.
+//! The node's memory: its size, and the limits of the machine and the cgroup.
 
 use std::path::{Path, PathBuf};
 
 use super::BootError;
 
-/// What one shard gets at least; below it the node starts with a warning.
+/// Memory of one shard below which the node starts with a warning, in bytes.
 pub(super) const SHARD_BYTES_MIN: u64 = 64 << 20;
 
-/// A limit of memory, and the file that states it.
+/// A limit to memory, and the file that states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MemoryLimit {
     /// Bytes that this process may use.
     pub(super) bytes: u64,
-    /// Where that is written.
+    /// The file that states the limit.
     pub(super) source: PathBuf,
 }
 
-/// Memory of the whole node in bytes: what was asked for, or half of what the machine or its cgroup has.
+/// Memory of the whole node in bytes: the configured value, or half of what the machine or its cgroup has.
 pub(super) fn node_bytes(asked: Option<u64>) -> u64 {
     asked.unwrap_or_else(|| available(read_file).map_or(1 << 30, |limit| limit.bytes) / 2)
 }
 
-/// Refuses more memory than the machine and its cgroup allow; in developer mode it is a warning.
+/// Refuses more memory than the machine and its cgroup allow; in developer mode it only warns.
 ///
 /// # Errors
 /// [`BootError::TooMuchMemory`] with the limit and the file it was read from.
@@ -45,22 +45,23 @@ fn read_file(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// The lowest limit that `read` finds: that of the machine, and those of the process's cgroup and all above it.
+/// The lowest limit that `read` finds: the machine's, or one of the process's cgroups and their ancestors.
 fn available(read: impl Fn(&Path) -> Option<String>) -> Option<MemoryLimit> {
     let meminfo = PathBuf::from("/proc/meminfo");
     let machine = read(&meminfo).and_then(|text| meminfo_total(&text));
     let machine = machine.map(|bytes| MemoryLimit { bytes, source: meminfo });
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let of_groups = limit_files(&groups).into_iter().filter_map(|source| {
-        // Version 2 writes `max` where there is no limit, version 1 a number beyond any machine.
+        // Version 2 writes `max` for no limit, version 1 a number beyond any machine.
         let bytes = read(&source)?.trim().parse().ok()?;
         Some(MemoryLimit { bytes, source })
     });
     machine.into_iter().chain(of_groups).min_by_key(|limit| limit.bytes)
 }
 
-/// Files that may state a limit: of each cgroup in `/proc/self/cgroup` (cgroups(7)) and of those above it, up to the root of
-/// the hierarchy. A container that sees only its own part of the hierarchy finds its limit at that root.
+/// Files that may state a limit: of each cgroup in `/proc/self/cgroup` (cgroups(7)) and of its ancestors up
+/// to the root of the hierarchy. A container that sees only its own part of the hierarchy finds its limit at
+/// that root.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -90,7 +91,7 @@ mod tests {
 
     const MEMINFO: &str = "MemTotal:       16310 kB\nMemFree: 1 kB\n";
 
-    /// The lowest limit of a machine that has these files, and which of them states it.
+    /// Checks the lowest limit of a machine that has these files, and the file that states it.
     fn check_available(files: &[(&str, &str)], bytes: u64, source: &str) {
         let read = |path: &Path| {
             files.iter().find(|(name, _)| path == Path::new(name)).map(|(_, text)| (*text).to_owned())
@@ -103,7 +104,7 @@ mod tests {
     fn the_lowest_limit_of_the_machine_and_its_cgroups_counts() {
         let (meminfo, groups) = ("/proc/meminfo", "/proc/self/cgroup");
         check_available(&[(meminfo, MEMINFO)], 16_310 << 10, meminfo);
-        // Version 2: in a container, without a limit, and with one of a group above.
+        // Version 2: in a container, without a limit, and with a limit of an ancestor.
         let v2 = "/sys/fs/cgroup/memory.max";
         check_available(&[(meminfo, MEMINFO), (groups, "0::/\n"), (v2, "4096\n")], 4096, v2);
         check_available(&[(meminfo, MEMINFO), (groups, "0::/\n"), (v2, "max\n")], 16_310 << 10, meminfo);
@@ -114,7 +115,7 @@ mod tests {
             8192,
             slice,
         );
-        // Version 1, with the number it has for no limit at the root.
+        // Version 1; its root has the number for no limit.
         let (v1, v1_root) = (
             "/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes",
             "/sys/fs/cgroup/memory/memory.limit_in_bytes",

@@ -1,10 +1,11 @@
-//! What the disk can do where nobody has measured it: the best that short looks have seen, kept over restarts.
+//! Model of the disk if nobody has measured it: the best result of several short probes, kept over restarts.
 //!
-//! One look of 20 ms sees a moment: on one disk such looks gave from 104 MB to 2.1 GB written a second. What a disk did once it
-//! can do, so the best of several looks is taken: some right after the start, more while nobody uses the disk. The
-//! figures lie in `io_probed.yaml` in the work directory, and the next start begins with them; before there are any the node
-//! goes by those of a modest SSD. A model that is too slow costs writes for good, one that is too fast a little latency.
-//! Invariant: a file that is not exactly what is written here is not believed.
+//! One probe of 20 ms sees a moment: on one disk such probes measured from 104 MB to 2.1 GB written per
+//! second. A disk can do again what it has done once, so the best of several probes is taken: some right
+//! after the start, more while the disk is idle. The figures are stored in `io_probed.yaml` in the work
+//! directory, and the next start begins with them; until there are any, the node assumes a modest SSD. A
+//! model that is too slow costs writes permanently, one that is too fast costs a little latency.
+//! Invariant: the stored file is used only if it is for this disk and its figures are plausible.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,34 +16,35 @@ use reactor::{Group, mesh};
 use super::disks;
 use crate::config::{Config, io_properties};
 
-/// The file's name in a work directory.
+/// Name of the file in a work directory.
 const NAME: &str = "io_probed.yaml";
-/// The file is read whole.
+/// Longest file that is read, in bytes.
 const FILE_BYTES_MAX: usize = 4096;
-/// A modest SSD: what no look may go below.
+/// A modest SSD: no model is below it.
 const FLOOR: DiskModel = DiskModel {
     read_iops: 20_000,
     read_bandwidth: 400 << 20,
     write_iops: 10_000,
     write_bandwidth: 300 << 20,
 };
-/// Beyond the fastest devices there are: a file with more is damaged.
+/// Faster than any device: a file with more is damaged.
 const CEILING: DiskModel = DiskModel {
     read_iops: 100_000_000,
     read_bandwidth: 1 << 40,
     write_iops: 100_000_000,
     write_bandwidth: 1 << 40,
 };
-/// Looks right after the start, and all of them.
+/// Number of probes right after the start, and of all probes.
 const LOOKS_AT_FIRST: usize = 3;
 const LOOKS_MAX: usize = 12;
-/// Time between the first looks.
+/// Time between the first probes.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Nobody uses the disk where so few requests were made in so long a time.
+/// The disk is idle if at most this many requests were made in this time.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 const IDLE_REQUESTS_MAX: u64 = 20;
 
-/// Has every shard follow what is known of the disk of the data, and looks for more. The task ends by itself, or with the shard.
+/// Applies the known model of the data's disk to the node and starts the probes. The task ends by itself, or
+/// with the shard.
 pub(super) fn begin(config: &Config) {
     let directory = disks::data_directory(config).to_owned();
     let workdir = config.workdir.clone();
@@ -61,7 +63,7 @@ struct Probe {
     file: PathBuf,
 }
 
-/// Takes the model away while the disk is looked at: it would be measured itself.
+/// Removes the model during a probe, which would otherwise measure the model; dropping it restores the model.
 struct Lifted {
     name: String,
     model: DiskModel,
@@ -88,7 +90,7 @@ impl Probe {
                 _ => self.wait_for_idleness().await,
             }
             if reactor::io::model(&name) != Some(best) {
-                // The operator has given figures meanwhile (SIGHUP).
+                // The operator has set figures meanwhile (SIGHUP).
                 return Ok(());
             }
             let lifted = Lifted { name: name.clone(), model: best };
@@ -96,7 +98,7 @@ impl Probe {
             let seen = measure::probe(&self.directory).await;
             drop(lifted);
             let seen = seen.inspect_err(|_| {
-                // There is no disk to schedule, such as below a tmpfs.
+                // There is no disk to schedule, for example below a tmpfs.
                 if kept.is_none() && look == 1 {
                     reactor::io::lift_model(&name);
                 }
@@ -119,7 +121,7 @@ impl Probe {
         Ok(())
     }
 
-    /// The command that measures the disk for good.
+    /// Advice with the command that measures the disk properly.
     fn advice(&self) -> String {
         let mut command = format!("`ceto io-setup --workdir {}", self.workdir.display());
         if self.directory != self.workdir {
@@ -128,9 +130,9 @@ impl Probe {
         format!("{command}` measures it, while the node is stopped; SIGHUP or a start reads what it finds")
     }
 
-    /// Returns when all shards together have used the disk little for a while.
+    /// Waits until all shards together have used the disk little for a while.
     async fn wait_for_idleness(&self) {
-        // Ends when the disk rests; a node that is never idle is not looked at again.
+        // The loop ends when the disk is idle; if it never is, no further probe is made.
         loop {
             let before = requests().await;
             reactor::sleep(IDLE_TIME).await;
@@ -159,7 +161,7 @@ impl Probe {
     }
 }
 
-/// Requests that all shards have made to disks so far.
+/// Number of disk requests of all shards so far.
 async fn requests() -> u64 {
     let calls: Vec<_> = (0..reactor::shard_count())
         .map(|shard| {
@@ -170,7 +172,7 @@ async fn requests() -> u64 {
         .collect();
     let mut sum = 0;
     for call in calls {
-        // A shard that has ended asks for nothing more.
+        // A shard that has ended makes no more requests.
         sum += call.await.unwrap_or(0);
     }
     sum
@@ -199,7 +201,7 @@ fn text(directory: &Path, model: DiskModel) -> String {
     )
 }
 
-/// The figures of a file, where it is of the disk of `directory` and no figure is one that cannot be.
+/// The figures of a file, if it is for the disk of `directory` and they are plausible.
 fn parsed(file: &Path, directory: &Path, text: &str) -> Option<DiskModel> {
     let disks = io_properties::parse(file, text).ok()?;
     let [DiskSpec { mountpoint, model }] = disks.as_slice() else { return None };
@@ -251,7 +253,7 @@ mod tests {
     fn a_bad_look_never_lowers_what_is_known_and_a_start_begins_with_it() {
         use reactor::sim::{DiskFaults, World};
         let mut world = World::new(3);
-        // A disk far below what the looks of an earlier start have seen.
+        // A disk far slower than the stored probes of an earlier start.
         let faults = DiskFaults {
             speed: Some(DiskModel {
                 read_iops: 900,
@@ -271,7 +273,8 @@ mod tests {
             reactor::sleep(Duration::from_secs(600)).await;
             assert_eq!(reactor::io::model("/w"), Some(SEEN));
             assert_eq!(kept().await.unwrap(), file.as_bytes());
-            // Without it, and with one that is damaged: the floor, and a new file.
+            // Without the file, and with a damaged one: the model is at least the floor, and a new file is
+            // written.
             for damaged in ["", "disks: []\n"] {
                 reactor::file::write_all_atomic("/w/io_probed.yaml", damaged.as_bytes()).await.unwrap();
                 begin(&config);

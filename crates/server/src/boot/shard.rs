@@ -1,4 +1,4 @@
-//! What one shard of a node holds, how it opens and how it closes.
+//! One shard of a node: its layers, how it opens and how it closes.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,20 +17,20 @@ use super::{BootError, memory};
 use crate::config::Config;
 use crate::native::Native;
 
-/// The outcome of a closing phase, on its way to shard 0.
+/// The future of a closing phase.
 pub(crate) type Closing = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
-/// Everything of one shard; found with `reactor::local`.
+/// All layers of one shard; found with `reactor::local`.
 pub(crate) struct Shard {
     pub(crate) native: Rc<Native>,
     replicator: Replicator,
     storage: Storage,
-    /// Its part of the node's memory.
+    /// The shard's part of the node's memory, in bytes.
     memory_bytes: u64,
 }
 
 impl Shard {
-    /// Recovers this shard's data and puts the layers together.
+    /// Recovers this shard's data and builds the layers on it.
     pub(crate) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
         let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
         let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
@@ -45,22 +45,22 @@ impl Shard {
         Ok(Self { native, replicator, storage, memory_bytes })
     }
 
-    /// Makes the stored system tables, where there are none; shard 0 does it before the node serves.
+    /// Creates the stored system tables that are missing. Shard 0 does this before the node serves.
     pub(crate) async fn make_system_tables(&self) -> Result<(), BootError> {
         query::agreement::make_system_tables(&self.storage).await.map_err(BootError::Schema)
     }
 
-    /// What is stored here.
+    /// The storage of this shard.
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
 
-    /// Bytes of memory that this shard may take.
+    /// Bytes of memory that this shard may use.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
-    /// Ends writing: memtables go to files and the commit log is closed. Reads go on.
+    /// Ends writing: memtables are flushed and the commit log is closed. Reads continue.
     pub(crate) async fn drain(&self) -> Result<(), StorageError> {
         self.replicator.stop().await;
         self.storage.drain().await
@@ -74,13 +74,13 @@ impl Shard {
         })
     }
 
-    /// Ends the writes that wait in line, flushes what is in memory and closes the files.
+    /// Ends queued writes, flushes memtables and closes the files.
     pub(crate) fn close_storage(self: Rc<Self>) -> Closing {
         Box::pin(async move { self.drain().await.map_err(|error| error.to_string()) })
     }
 }
 
-/// Where things lie, and with how much memory for memtables; all else is as nobody says.
+/// Directories, accepted losses and the memory for memtables from the configuration; defaults for all else.
 pub(super) fn places(config: &Config, memtable_bytes: u64) -> StorageConfig {
     let mut places = StorageConfig::new(&config.workdir, memtable_bytes as usize);
     if let Some(data_dir) = &config.data_dir {
@@ -161,7 +161,7 @@ fn partition_guards(guardrails: &Guardrails) -> Option<PartitionGuards> {
     limits.into_iter().any(PartitionLimit::is_on).then_some(guards)
 }
 
-/// Part of a shard's memory that its prepared statements may take at most.
+/// A shard's prepared statements take at most this fraction of its memory.
 const PREPARED_PART: u64 = 32;
 
 fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {

@@ -1,11 +1,13 @@
-//! Signals, and the end of a node that does not end by itself: one thread beside the shards.
+//! Signals, and the forced end of a node that does not stop: one thread beside the shards.
 //!
-//! The thread takes every signal of the process ([`reactor::signal::take`]). SIGTERM, SIGINT and SIGQUIT drain the node and
-//! end it; a second of them, or `shutdown_timeout`, ends it at once. SIGHUP reads again what can be read again. All
-//! others are a line in the log. While the node ends the thread asks every shard each second what it waits for; a
-//! shard that does not answer is held by a task, and even then the thread can end the process.
-//! Invariant: what was acknowledged is in the commit log's files before its answer, so an end at once loses nothing;
-//! shards that answer make the log durable first, so that a power failure afterwards loses nothing either.
+//! The thread takes all signals of the process ([`reactor::signal::take`]). SIGTERM, SIGINT and SIGQUIT drain
+//! the node and end it; a second one of them, or `shutdown_timeout`, ends it at once. SIGHUP reloads the
+//! settings that can change at run time. All other signals give a line in the log. While the node stops, the
+//! thread asks every shard once a second what it waits for. A shard that does not answer is occupied by a
+//! task; even then the thread can end the process.
+//! Invariant: an acknowledged write was handed to the commit log's files before its answer, so ending the
+//! process at once loses nothing. Shards that answer sync their commit logs first, so that a later power
+//! failure loses nothing either.
 #![allow(clippy::disallowed_methods)] // no shard runs here: this thread has a clock and files of its own
 
 use std::os::unix::fs::MetadataExt;
@@ -24,50 +26,50 @@ use crate::config::{Config, Written};
 
 /// Exit code of a node that ended without a drain.
 const ENDED_AT_ONCE: i32 = 1;
-/// Time between two lines about what the end waits for.
+/// Interval of log lines about what a stopping node waits for.
 const LINE_EVERY: Duration = Duration::from_secs(1);
-/// How long a shard has to say what it waits for.
+/// How long a shard has to report what it waits for.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 /// How long the shards have to make their commit logs durable when the node ends at once.
 const SYNC_TIME: Duration = Duration::from_secs(5);
-/// How long the thread sleeps where nothing is to be done but to wait for signals.
+/// How long the thread waits for a signal at a time while the node runs.
 const IDLE_TIME: Duration = Duration::from_secs(3600);
-/// Questions that wait for one shard; one that has as many does not answer.
+/// Most questions queued for one shard; further ones count as not answered.
 const QUESTIONS_MAX: usize = 8;
 
-/// What the thread asks a shard.
+/// A question of the thread to a shard.
 enum Question {
-    /// What its end waits for.
+    /// The work that the shard still has to do before it ends.
     State(mpsc::Sender<(usize, String)>),
-    /// To take no more writes and to make its commit log durable.
+    /// Stop writes and sync the commit log.
     Sync(mpsc::Sender<(usize, Result<(), String>)>),
-    /// To schedule disks by other figures, the first kind those that the node started with, the other the one of its data;
-    /// answers which of the former it knows.
+    /// Replace the models of disks. The list names its disks by mount point; the other model, if any, is that
+    /// of the data directory's disk. The reply says for each disk of the list whether the node knows it.
     Disks(Vec<DiskSpec>, Option<DiskSpec>, mpsc::Sender<Vec<bool>>),
 }
 
-/// A shard as the thread reaches it.
+/// The id of a shard, and the sender of questions to it.
 type Line = (usize, questions::Sender<Question>);
 
-/// Lets shards attach themselves to the thread.
+/// Registers shards with the thread.
 #[derive(Clone)]
 pub(super) struct Attach(mpsc::Sender<Line>);
 
-/// What the thread knows.
+/// State of the thread.
 struct Watcher {
     taken: Taken,
     options: ServerOptions,
-    /// What the node runs with, and the configuration file's keys as they were read for it.
+    /// The configuration that the node runs with, and the keys of the file from which it was read.
     config: Config,
     written: Written,
     started_with_disks: bool,
     joining: mpsc::Receiver<Line>,
     shards: Vec<Line>,
-    /// The node was told to end, at this moment.
+    /// When the node was told to stop.
     ending: Option<Instant>,
 }
 
-/// Takes all signals, from now on. Call it before any thread is started.
+/// Takes all signals from now on. Call before any thread is started.
 ///
 /// # Errors
 /// [`BootError::Signals`].
@@ -78,7 +80,7 @@ pub(super) fn take() -> Result<Taken, BootError> {
 /// Starts the thread; it ends with the process.
 ///
 /// # Errors
-/// [`BootError::Signals`] when the system refuses a thread.
+/// [`BootError::Signals`] if the system refuses a thread.
 pub(super) fn watch(
     taken: Taken,
     options: ServerOptions,
@@ -96,10 +98,10 @@ pub(super) fn watch(
 }
 
 impl Attach {
-    /// Has this shard answer the thread, until the process ends.
+    /// Lets this shard answer the thread's questions until the process ends.
     pub(super) fn shard(&self, shard: ShardInfo) {
         let (line, mut questions) = questions::channel(QUESTIONS_MAX);
-        // Where the thread is gone nobody asks.
+        // An error means that the thread has ended, and then no questions come.
         let _ = self.0.send((shard.id, line));
         reactor::spawn(Group::ADMIN, async move {
             while let Some(question) = questions.recv().await {
@@ -110,7 +112,7 @@ impl Attach {
     }
 }
 
-/// Answers on the shard. Who asked may have given up waiting, so nobody hears of an answer that is not taken.
+/// Answers a question on the shard. The thread may have given up waiting, so errors of sending are ignored.
 async fn answer(id: usize, question: Question) {
     let shard = reactor::local::<Shard>();
     match question {
@@ -185,7 +187,7 @@ impl Watcher {
         }
     }
 
-    /// Time until the node ends whatever runs.
+    /// Time until the node is ended by force.
     fn left(&self) -> Duration {
         match self.ending {
             Some(since) if !self.config.shutdown_timeout.is_zero() => {
@@ -222,13 +224,14 @@ impl Watcher {
         }
     }
 
-    /// The shards that have come so far.
+    /// The shards that have registered so far.
     fn shards(&mut self) -> &[Line] {
         self.shards.extend(self.joining.try_iter());
         &self.shards
     }
 
-    /// Puts one question to every shard; the answers that come in time, and the shards that gave none.
+    /// Sends a question to every shard. Returns the answers that came in time, and the shards that did not
+    /// answer.
     fn ask<T>(
         &mut self,
         time: Duration,
@@ -237,7 +240,7 @@ impl Watcher {
         let (to, answers) = mpsc::channel();
         let mut silent: Vec<usize> = Vec::new();
         for (id, line) in self.shards() {
-            // A shard that has ended, or has not answered what it was asked before, will not answer this either.
+            // A shard that has ended, or still has a full queue of questions, does not answer.
             let _ = line.try_send(question(to.clone()));
             silent.push(*id);
         }
@@ -280,7 +283,7 @@ impl Watcher {
         signal::end_process(ENDED_AT_ONCE)
     }
 
-    /// Reads the configuration again and follows what can be followed while the node runs.
+    /// Reloads the configuration and applies the settings that can change at run time.
     fn reload(&mut self, received: Received) {
         let read = self.options.configuration().and_then(|(config, _)| {
             Ok((Written::of(self.options.config.as_deref())?, disks::configured(&config)?, config))
@@ -307,7 +310,7 @@ impl Watcher {
                 None => waits.push("io_properties (shard 0 does not answer)".to_owned()),
             }
         }
-        // Said in any case: the level may be one at which lines of information are left out.
+        // Logged as a warning, because the log level may hide lines of information.
         let waits = if waits.is_empty() { "nothing".to_owned() } else { waits.join(", ") };
         reactor::warn!(
             "{received}: read again: {}; changed and in need of a restart: {waits}",
@@ -315,10 +318,11 @@ impl Watcher {
         );
     }
 
-    /// Gives the disks other figures; those the node does not know, `None` where shard 0 does not answer.
+    /// Changes the models of disks. Returns the disks that the node does not know, or `None` if shard 0 does
+    /// not answer.
     fn set_disks(&mut self, disks: Vec<DiskSpec>) -> Option<Vec<String>> {
         let device = |path: &Path| std::fs::metadata(path).ok().map(|found| found.dev());
-        // A node that started without a file knows one disk, by its folder of data.
+        // A node that started without a file has one disk, named after its data directory.
         let data = disks::data_directory(&self.config).to_owned();
         let of_data = device(&data).filter(|_| !self.started_with_disks);
         let is_own = |disk: &DiskSpec| of_data.is_some() && device(&disk.mountpoint) == of_data;

@@ -1,8 +1,9 @@
-//! What the node does when a disk fails: `disk_failure_policy` and `commit_failure_policy`.
+//! Reactions to disk failures: `disk_failure_policy` and `commit_failure_policy`.
 //!
-//! A shard's storage tells of trouble; shard 0 decides for the node. As long as nobody decides otherwise a request that
-//! meets a bad file fails and the node lives; what becomes of the file is decided in `storage::tablet::damage`. A commit log that could not be made durable takes no more writes until a
-//! restart, whatever the policy: going on could acknowledge what is lost.
+//! The storage of a shard reports trouble; shard 0 decides for the node. Unless a policy says otherwise, a
+//! request that meets a damaged file fails and the node continues; `storage::tablet::damage` decides about
+//! the file. A commit log that could not be synced accepts no more writes until a restart, whatever the
+//! policy: otherwise lost writes could be acknowledged.
 
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ use crate::admin::node::{self, NodeState};
 /// Exit code of a node that ended because its disk failed.
 const DIED: i32 = 1;
 
-/// Starts listening to this shard's storage; the task ends with the shard.
+/// Watches this shard's storage; the task ends with the shard.
 pub(super) fn watch(shard: &Rc<Shard>) {
     let storage = shard.storage().clone();
     reactor::spawn(Group::ADMIN, async move {
@@ -30,14 +31,14 @@ pub(super) fn watch(shard: &Rc<Shard>) {
     .detach();
 }
 
-/// What a policy makes of a trouble.
+/// The consequence of trouble under a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consequence {
-    /// The request fails, nothing else.
+    /// Only the request fails.
     None,
-    /// Writes fail until a restart, reads go on.
+    /// Writes fail until a restart; reads continue.
     StopWrites,
-    /// Clients are sent away.
+    /// The native transport is turned off.
     Stop,
     /// The process ends.
     Die,
@@ -51,7 +52,8 @@ fn consequence(trouble: &Trouble, disk: FailurePolicy, commit: FailurePolicy) ->
     };
     match trouble {
         Trouble::Data { .. } => of(disk),
-        // A damaged file is not a damaged disk: what needs it fails, and only the strictest do more.
+        // A damaged file does not mean a damaged disk: only the requests that need the file fail, except
+        // under the strictest policies.
         Trouble::Corrupt { .. } => match disk {
             FailurePolicy::Die | FailurePolicy::StopParanoid => of(disk),
             _ => Consequence::None,
@@ -62,7 +64,7 @@ fn consequence(trouble: &Trouble, disk: FailurePolicy, commit: FailurePolicy) ->
 }
 
 async fn act(trouble: Trouble) {
-    // Before the node serves, an error stops the start by itself.
+    // Before the node serves, an error stops the start anyway.
     let Ok(state) = NodeState::here() else { return };
     let admin = &state.config.admin;
     let (key, reason) = match &trouble {
@@ -81,7 +83,7 @@ async fn act(trouble: Trouble) {
                         shard.storage().stop_writes();
                     }
                 };
-                // A shard that does not answer any more has ended, and takes no writes.
+                // A shard that does not answer has ended, and accepts no writes.
                 let _ = mesh::call(shard, Group::ADMIN, stop).await;
             }
         }
@@ -96,7 +98,8 @@ async fn act(trouble: Trouble) {
         }
         Consequence::Die => {
             reactor::error!("a disk failed: the node ends ({})", key; reason = reason);
-            // Nothing is flushed: what is in memory is in the commit log, and the disk is not to be trusted.
+            // Nothing is flushed: the commit log has the contents of memtables, and the disk cannot be
+            // trusted.
             std::process::exit(DIED);
         }
     }

@@ -1,4 +1,4 @@
-//! The keys of administration: its ports, snapshots, and what happens when disks fill or fail.
+//! The keys of administration: its ports, snapshots, and reactions to full or failing disks.
 
 use std::net::IpAddr;
 
@@ -7,20 +7,20 @@ use storage::FailurePolicy;
 use super::keys::{Setter, address, choice, flag, port};
 use super::value::Value;
 
-/// The share of a disk in use above which writes are refused, where nobody says otherwise.
+/// Default share of a disk in use above which writes are refused.
 pub const CRITICAL_DISK_UTILIZATION: f64 = 0.98;
 
-/// A port, and whether somebody asked for it.
+/// A port, and whether it was configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
-    /// Nobody named another.
+    /// The default port.
     Default(u16),
-    /// Named in the configuration file or on the command line; 0 for none.
+    /// A port from the configuration file or the command line; 0 for no port.
     Given(u16),
 }
 
 impl Port {
-    /// Its number.
+    /// The port number.
     pub fn number(self) -> u16 {
         match self {
             Self::Default(number) | Self::Given(number) => number,
@@ -28,10 +28,10 @@ impl Port {
     }
 }
 
-/// What administration is told.
+/// The settings of administration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdminConfig {
-    /// `api_address`; `None` for the CQL address where that is a loopback one, else 127.0.0.1.
+    /// `api_address`; `None` for the CQL address if that is a loopback address, else 127.0.0.1.
     pub api_address: Option<IpAddr>,
     /// `api_port`.
     pub api_port: Port,
@@ -39,14 +39,15 @@ pub struct AdminConfig {
     pub prometheus_address: Option<IpAddr>,
     /// `prometheus_port`.
     pub prometheus_port: Port,
-    /// `api_allowed_hosts`: names that requests to both ports may have in `Host`, besides addresses and the machine's own.
+    /// `api_allowed_hosts`: names allowed in the `Host` of requests to both ports, besides addresses and the
+    /// machine's own name.
     pub allowed_hosts: Vec<String>,
-    /// `auto_snapshot`: whether truncated and dropped tables are snapshotted first.
+    /// `auto_snapshot`: whether tables are snapshotted before they are truncated or dropped.
     pub auto_snapshot: bool,
-    /// `critical_disk_utilization_level`: the share of the disk in use above which writes are refused; `None` for
-    /// [`CRITICAL_DISK_UTILIZATION`], and for no such level in developer mode.
+    /// `critical_disk_utilization_level`: the share of the disk in use above which writes are refused; `None`
+    /// for [`CRITICAL_DISK_UTILIZATION`], or in developer mode for no limit.
     pub critical_disk_utilization: Option<f64>,
-    /// `takeover_keeps_files`: whether the table files of a Cassandra node that is taken over stay.
+    /// `takeover_keeps_files`: whether the files of a Cassandra node stay after its data was taken over.
     pub takeover_keeps_files: bool,
     /// `disk_failure_policy`.
     pub disk_failure_policy: FailurePolicy,
@@ -88,7 +89,7 @@ fn port_or_none(value: &Value) -> Result<Port, String> {
     if *value == Value::Integer(0) { Ok(Port::Given(0)) } else { port(value).map(Port::Given) }
 }
 
-/// A list of names, or one.
+/// A list of host names, or a single one.
 fn names(value: &Value) -> Result<Vec<String>, String> {
     let name = |value: &Value| match value {
         Value::Text(name) if !name.is_empty() && !name.contains([':', '/', ' ']) => Ok(name.clone()),

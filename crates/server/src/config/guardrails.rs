@@ -1,4 +1,4 @@
-//! The keys of guardrails and of user-defined functions, as in `cassandra.yaml`; a threshold of -1 is off.
+//! The keys of guardrails and of user-defined functions, as in `cassandra.yaml`; -1 turns a threshold off.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::keys::{Setter, count, duration, flag, size};
 use super::settings::{Kind, thresholds};
 use super::value::Value;
 
-/// Keyspaces and tables that Cassandra counts as its own in the older names of thresholds.
+/// Number of system keyspaces and tables that Cassandra's older thresholds include.
 const OWN_KEYSPACES: u64 = 5;
 const OWN_TABLES: u64 = 48;
 
@@ -18,7 +18,7 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("user_defined_functions_enabled", |c, v| flag(v).map(|v| c.user_functions = v)),
     ("keyspaces_warn_threshold", |c, v| warn(&mut c.guardrails.keyspaces, v)),
     ("keyspaces_fail_threshold", |c, v| fail(&mut c.guardrails.keyspaces, v)),
-    // What these counted in older versions includes the tables and keyspaces of the node's own.
+    // These two older thresholds count system keyspaces and tables too.
     ("keyspace_count_warn_threshold", |c, v| {
         number(v).map(|v| c.guardrails.keyspaces.warn = v.map(|v| v.saturating_sub(OWN_KEYSPACES)))
     }),
@@ -65,12 +65,12 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     }),
     ("partition_size_warn_threshold", |c, v| bytes(v).map(|v| c.guardrails.partition_bytes.warn = v)),
     ("partition_size_fail_threshold", |c, v| bytes(v).map(|v| c.guardrails.partition_bytes.fail = v)),
-    // What these two were in older versions.
+    // Older names of the thresholds `partition_size` and `partition_tombstones`.
     ("compaction_large_partition_warning_threshold", |c, v| {
         bytes(v).map(|v| c.guardrails.partition_bytes.warn = v)
     }),
     ("compaction_tombstone_warning_threshold", |c, v| warn(&mut c.guardrails.partition_tombstones, v)),
-    // ScyllaDB's; the first one Cassandra 4 has too, with the same meaning as far as the log goes.
+    // ScyllaDB's keys. Cassandra 4 has the first one too; its log entries have the same meaning.
     ("compaction_large_partition_warning_threshold_mb", |c, v| {
         megabytes(v).map(|v| c.large_limits.partition_bytes = v)
     }),
@@ -142,9 +142,10 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("zero_ttl_on_twcs_warned", |c, v| flag(v).map(|v| c.guardrails.zero_ttl_on_twcs_warned = v)),
 ];
 
-/// Whether each guardrail's two thresholds can stand together; else the key that is wrong, and why in Cassandra's words.
+/// Checks that the two thresholds of each guardrail are consistent; the error has the wrong key, and the
+/// reason in Cassandra's words.
 ///
-/// Called once all keys were read: either may come first in the file.
+/// Called once all keys are read, because either threshold may come first in the file.
 pub(super) fn check(config: &Config) -> Result<(), (String, String)> {
     let unset = WriteGuardrails::default();
     let writes = config.guardrails.writes.as_deref().unwrap_or(&unset);
@@ -202,12 +203,12 @@ fn writes(config: &mut Config) -> &mut WriteGuardrails {
     config.guardrails.writes.get_or_insert_default()
 }
 
-/// A size, or nothing for none.
+/// A size, or null for none.
 fn bytes(value: &Value) -> Result<Option<u64>, String> {
     if matches!(value, Value::Null) { Ok(None) } else { size(value).map(Some) }
 }
 
-/// A part of a hundred, or -1 for none.
+/// A percentage from 1 to 100, or -1 for none.
 fn percent(value: &Value) -> Result<Option<u64>, String> {
     match number(value)? {
         Some(0 | 101..) => Err(format!("expected a number from 1 to 100, or -1 for none, found {value}")),
@@ -215,7 +216,7 @@ fn percent(value: &Value) -> Result<Option<u64>, String> {
     }
 }
 
-/// A time in microseconds, or nothing for none.
+/// A duration in microseconds, or null for none.
 fn micros(value: &Value) -> Result<Option<u64>, String> {
     if matches!(value, Value::Null) {
         return Ok(None);
@@ -223,7 +224,7 @@ fn micros(value: &Value) -> Result<Option<u64>, String> {
     duration(value).map(|time| Some(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
 }
 
-/// Consistency levels by name, in the protocol's order.
+/// Consistency levels by name, sorted by their codes in the protocol.
 fn levels(value: &Value) -> Result<Vec<Consistency>, String> {
     let mut names = BTreeSet::new();
     set(&mut names, value)?;
@@ -239,7 +240,7 @@ fn levels(value: &Value) -> Result<Vec<Consistency>, String> {
     Ok(levels)
 }
 
-/// Bytes of so many MiB.
+/// A number of MiB, in bytes.
 fn megabytes(value: &Value) -> Result<u64, String> {
     count(value, 1, 1 << 40).map(|megabytes| megabytes << 20)
 }
@@ -264,7 +265,7 @@ fn number(value: &Value) -> Result<Option<u64>, String> {
     }
 }
 
-/// Names of replication strategies, with or without their package.
+/// Class names of replication strategies, stripped of their package.
 fn strategies(names: &mut BTreeSet<String>, value: &Value) -> Result<(), String> {
     set(names, value)?;
     let bare = |name: &String| name.rsplit('.').next().unwrap_or(name).to_owned();
@@ -272,7 +273,7 @@ fn strategies(names: &mut BTreeSet<String>, value: &Value) -> Result<(), String>
     Ok(())
 }
 
-/// Names as a list, or in one text with commas between them.
+/// Names as a list, or as one text separated by commas.
 fn set(names: &mut BTreeSet<String>, value: &Value) -> Result<(), String> {
     let wrong = || format!("expected a list of names, found {value}");
     *names = match value {

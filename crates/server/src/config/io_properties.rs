@@ -1,8 +1,9 @@
-//! `io_properties.yaml`: what each disk can do, as `ceto io-setup` and the field's tools write it.
+//! `io_properties.yaml`: the performance of each disk, as `ceto io-setup` and ScyllaDB's tools write it.
 //!
-//! `disks:` is a list of maps with `mountpoint`, `read_iops`, `read_bandwidth`, `write_iops` and `write_bandwidth`, all
-//! five needed; other keys those tools know are let be. Numbers are per second and may have a unit of 1024: K, M, G, T.
-//! Invariant: every number that comes out is at least 1.
+//! `disks:` is a list of maps with `mountpoint`, `read_iops`, `read_bandwidth`, `write_iops` and
+//! `write_bandwidth`, all five mandatory; other keys of those tools are ignored. Numbers are per second and
+//! may have a suffix K, M, G or T, in powers of 1024.
+//! Invariant: every parsed number is at least 1.
 
 use std::path::{Path, PathBuf};
 
@@ -11,17 +12,17 @@ use reactor::io::{DISKS_MAX, DiskModel, DiskSpec};
 use super::value::{Document, Value};
 use super::{ConfigError, TEXT_BYTES_MAX, parse_size};
 
-/// The disks of the file at `path`.
+/// Reads the disks from the file at `path`.
 ///
 /// # Errors
-/// [`ConfigError`] names the file, the line of `disks`, and what is wrong.
+/// [`ConfigError`] with the file, the position of `disks`, and the reason.
 pub(crate) fn read(path: &Path) -> Result<Vec<DiskSpec>, ConfigError> {
     let text = reactor::file::read_text_now(path, TEXT_BYTES_MAX)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     parse(path, &text)
 }
 
-/// The disks of `text`, which is that of the file at `path`.
+/// Parses the disks from `text`, the contents of the file at `path`.
 ///
 /// # Errors
 /// As [`read`].
@@ -80,7 +81,7 @@ fn per_second(value: &Value) -> Result<u64, String> {
     let number = match value {
         Value::Integer(number) => u64::try_from(*number).ok(),
         Value::Float(number) if *number >= 1.0 && *number < 1e18 => Some(*number as u64),
-        // The field's tools write `160MB` and `160M` alike.
+        // ScyllaDB's tools write `160MB` as well as `160M`.
         Value::Text(text) => parse_size(text).or_else(|| parse_size(text.strip_suffix('B')?)),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! The keys that have a meaning: name, how its value reads, and which field it sets.
+//! The keys that have an effect: the name, the parser of the value, and the field that it sets.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use super::{Config, Driver, admin, guardrails};
 
 pub(super) type Setter = fn(&mut Config, &Value) -> Result<(), String>;
 
-/// What a key does, or `None` for a key without meaning here.
+/// The setter of a key; `None` for a key without effect here.
 pub(super) fn setter(key: &str) -> Option<Setter> {
     all().find(|(name, _)| *name == key).map(|(_, set)| *set)
 }
 
-/// Every key with a meaning.
+/// The names of all keys that have an effect.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     all().map(|(name, _)| *name)
 }
@@ -143,7 +143,7 @@ const SETTERS: &[(&str, Setter)] = &[
     }),
 ];
 
-/// The meaning of one of a few words.
+/// The meaning of one of the given words.
 pub(super) fn choice<T: Copy>(value: &Value, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| matches!(value, Value::Text(text) if text == word));
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
@@ -184,7 +184,7 @@ pub(super) fn address(value: &Value) -> Result<IpAddr, String> {
     }
 }
 
-/// An address as the command line and the file take it.
+/// An address as written on the command line and in the file.
 pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
     if text == "localhost" {
         return Ok(IpAddr::from([127, 0, 0, 1]));
@@ -209,12 +209,12 @@ pub(super) fn count(value: &Value, least: u64, most: u64) -> Result<u64, String>
     .ok_or_else(|| format!("expected a whole number from {least} to {most}, found {value}"))
 }
 
-/// A count that −1 lifts, as in `cassandra.yaml`.
+/// A count, or −1 for no limit, as in `cassandra.yaml`.
 fn limit(value: &Value) -> Result<usize, String> {
     if *value == Value::Integer(-1) { Ok(usize::MAX) } else { count(value, 1, 1 << 40).map(|n| n as usize) }
 }
 
-/// A limit that -1 switches off.
+/// A limit, or -1 for none.
 fn optional_limit(value: &Value) -> Result<Option<usize>, String> {
     limit(value).map(|limit| (limit != usize::MAX).then_some(limit))
 }
@@ -235,7 +235,7 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     .ok_or_else(|| format!("expected a duration such as 5000ms or 10s, found {value}"))
 }
 
-/// A duration that may be zero; a bare number is seconds, as in old `cassandra.yaml` files.
+/// A duration that may be zero; a bare number is in seconds, as in old `cassandra.yaml` files.
 fn period(value: &Value) -> Result<Duration, String> {
     match value {
         Value::Text(text) => parse_duration(text),
@@ -280,7 +280,7 @@ fn milliseconds(value: &Value) -> Result<Duration, String> {
     count(value, 1, 1 << 40).map(Duration::from_millis)
 }
 
-/// Bytes from `32MiB`, `512M`, `1024` and the like; see [`parse_size`].
+/// A size in bytes, such as `32MiB`, `512M` or `1024`; see [`parse_size`].
 pub(super) fn size(value: &Value) -> Result<u64, String> {
     match value {
         Value::Integer(number) => u64::try_from(*number).ok().filter(|bytes| *bytes > 0),
@@ -290,7 +290,7 @@ pub(super) fn size(value: &Value) -> Result<u64, String> {
     .ok_or_else(|| format!("expected a size such as 32MiB, found {value}"))
 }
 
-/// Bytes per second, such as `64MiB/s`; 0 for any number.
+/// Bytes per second, such as `64MiB/s`; 0 for no limit.
 fn rate(value: &Value) -> Result<u64, String> {
     let bytes = match value {
         Value::Integer(0) => Some(0),
@@ -303,7 +303,7 @@ fn rate(value: &Value) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("expected a rate such as 64MiB/s, found {value}"))
 }
 
-/// Bytes from a number with a unit: B, K/KiB, M/MiB, G/GiB, T/TiB.
+/// Bytes of a number with a unit: B, K/KiB, M/MiB, G/GiB or T/TiB; a bare number is in bytes. `None` for 0.
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().ok()?;

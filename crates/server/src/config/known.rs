@@ -1,4 +1,4 @@
-//! Every key that `cassandra.yaml` and `scylla.yaml` define, so that a real file starts a node here too.
+//! All keys of `cassandra.yaml` and `scylla.yaml`, so that an existing file starts a node here too.
 
 use super::keys;
 use super::security::{self, Follows, Lack};
@@ -276,7 +276,7 @@ pub(super) const KEYS: &[&str] = &[
     "zero_ttl_on_twcs_enabled", "zero_ttl_on_twcs_warned",
 ];
 
-/// Beginnings of keys whose feature is not there, and what it is: such a key cannot have an effect.
+/// Prefixes of keys whose feature is missing, and the name of the feature: such a key cannot have an effect.
 const ABSENT: &[(&str, &str)] = &[
     ("coordinator_read_size", "limits on what a read takes in memory are"),
     ("default_secondary_index", "secondary indexes are"),
@@ -293,20 +293,20 @@ const ABSENT: &[(&str, &str)] = &[
     ("secondary_indexes", "secondary indexes are"),
 ];
 
-/// What a known key without effect means for the value it has.
+/// The effect of a known key that no setter handles, for its value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// The node does what it says.
+    /// The node does what the key says.
     Kept,
-    /// It has no effect, with what follows from that.
+    /// The key has no effect; the text states the consequence, if there is one.
     NoEffect(Option<&'static str>),
-    /// A node that went on would not be what was asked for.
+    /// The start stops: the node could not do what was asked.
     Refused(&'static str),
-    /// A node that went on would be open in some way: only a file that says so lets it.
+    /// The start stops unless the configuration accepts the lack: the node would be less secure.
     Open(Lack, &'static str),
 }
 
-/// What the value of a key of [`KEYS`] means.
+/// The effect of a key of [`KEYS`] with this value.
 pub(super) fn meaning(key: &str, value: &Value) -> Meaning {
     if let Some(follows) = security::follows(key, value) {
         return match follows {
@@ -325,12 +325,12 @@ pub(super) fn meaning(key: &str, value: &Value) -> Meaning {
     }
 }
 
-/// What is not there, so that a known key has no effect; `None` where nothing more is to be said.
+/// The missing feature because of which a known key has no effect; `None` if no such feature is listed.
 pub(super) fn absent(key: &str) -> Option<&'static str> {
     ABSENT.iter().find(|(beginning, _)| key.starts_with(beginning)).map(|(_, what)| *what)
 }
 
-/// The known key with the fewest edits to `key`, where those are at most a third of it.
+/// The known key with the smallest edit distance to `key`, if that is at most a third of its length.
 pub(super) fn nearest(key: &str) -> Option<&'static str> {
     let names = keys::names().chain(KEYS.iter().copied());
     let (distance, name) =
@@ -338,7 +338,7 @@ pub(super) fn nearest(key: &str) -> Option<&'static str> {
     (distance <= key.len() / 3).then_some(name)
 }
 
-/// Levenshtein distance in bytes, a swap of neighbours counted as one.
+/// The edit distance in bytes; a swap of neighbours counts as one edit.
 fn edits(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut before: Vec<usize> = Vec::new();

@@ -1,26 +1,28 @@
-//! What each key means that decides who may do what, what is encrypted, and what is recorded.
+//! Keys of authentication, authorization, encryption and auditing, and the consequence if such a feature is
+//! missing.
 //!
-//! Such a key must not be taken and then do nothing: a node that was asked for passwords and starts without is open. One that
-//! asks for what is not there stops the start, unless the file says that it is known (`ignore_authentication` and its
-//! like). A key that asks for nothing, or whose lack opens nothing, lets the node start; the latter with a warning.
-//! Invariant: every known key whose name has to do with security is in the table; a test looks.
+//! Such a key must not be accepted and then ignored: a node that is configured for passwords and starts
+//! without is open. A key that asks for a missing feature stops the start, unless the file accepts that
+//! (`ignore_authentication` and similar). A key that asks for nothing, or whose lack makes nothing less
+//! secure, lets the node start; the latter gives a warning.
+//! Invariant: every known key whose name relates to security is in the table; a test checks this.
 
 use super::Config;
 use super::value::Value;
 
-/// What a file may say it goes without.
+/// A kind of missing feature that the configuration may accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Passwords, permissions, and other limits to who may do what.
+    /// Passwords, permissions, and other restrictions of clients.
     Authentication,
-    /// Of connections and of files.
+    /// Encryption of connections and of files.
     Encryption,
-    /// Of what clients do.
+    /// A record of clients' actions.
     Audit,
 }
 
 impl Lack {
-    /// The key that says so.
+    /// The key that accepts the lack.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Authentication => "ignore_authentication",
@@ -29,7 +31,7 @@ impl Lack {
         }
     }
 
-    /// Whether the file says so.
+    /// Whether the configuration accepts the lack.
     pub(super) fn is_accepted(self, config: &Config) -> bool {
         match self {
             Self::Authentication => config.ignores_authentication,
@@ -39,35 +41,35 @@ impl Lack {
     }
 }
 
-/// Which values of a key ask for something.
+/// The values of a key that ask for its feature.
 #[derive(Debug, Clone, Copy)]
 enum Asks {
-    /// Classes other than this one; nothing is the default.
+    /// Classes other than this one; null asks for nothing.
     ClassBut(&'static str),
-    /// Maps whose option `enabled` is on.
+    /// Maps with the option `enabled` on.
     Enabled,
-    /// The same, and plain connections are not to be taken beside encrypted ones (`optional`).
+    /// Maps with the option `enabled` on and `optional` off: plain connections are to be refused.
     EnabledForAll,
-    /// Maps whose option of this name is another word than `none`.
+    /// Maps in which this option has a value other than `none`.
     OptionButNone(&'static str),
-    /// A word other than `none`.
+    /// A word other than `none` and `ignore`.
     WordButNone,
-    /// Yes.
+    /// True.
     On,
-    /// No.
+    /// False.
     Off,
-    /// Anything but nothing, no, 0 and an empty text or list.
+    /// Any value except null, false, 0, `none`, `ignore`, and an empty text, list or map.
     Set,
 }
 
-/// What follows where one asks.
+/// The consequence if a value asks for a missing feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Follows {
-    /// The start stops, because this would be so.
+    /// The start stops, unless the lack is accepted; the text states the danger.
     Stops(Lack, &'static str),
-    /// A warning that this is so.
+    /// The node starts with this warning.
     Warns(&'static str),
-    /// Nothing: what it says is about something that another key asks for.
+    /// No consequence: the key only configures a feature that another key asks for.
     Nothing,
 }
 
@@ -81,10 +83,10 @@ const NO_ALTERNATOR: &str = "there is no DynamoDB API";
 const NOT_RECORDED: &str = "what clients do is not recorded";
 const NO_TLS_PORT: &str = "no port for encrypted connections is opened";
 
-/// Keys with what asks and what follows; of several rows of a key the first that asks counts.
+/// Keys, the values that ask for a feature, and the consequence; the first matching row of a key counts.
 #[rustfmt::skip]
 const TABLE: &[(&str, Asks, Follows)] = &[
-    // Who may do what.
+    // Authentication and authorization.
     ("authenticator", ClassBut("AllowAllAuthenticator"), Stops(Authentication, "clients need no password")),
     ("authorizer", ClassBut("AllowAllAuthorizer"), Stops(Authentication, "clients may do everything")),
     ("role_manager", ClassBut("CassandraRoleManager"), Stops(Authentication, "there are no roles that it could manage")),
@@ -130,14 +132,14 @@ const TABLE: &[(&str, Asks, Follows)] = &[
     ("saslauthd_socket_path", Set, Warns(NO_USERS)),
     ("alternator_enforce_authorization", On, Warns(NO_ALTERNATOR)),
     ("dynamic_data_masking_enabled", On, Warns("columns cannot be masked")),
-    // User functions are held within limits of time and memory whatever these say.
+    // User functions are restricted in time and memory whatever these keys say.
     ("allow_insecure_udfs", On, Nothing),
     ("allow_extra_insecure_udfs", On, Nothing),
-    // A socket that is not there lets nobody in.
+    // A missing socket lets nobody in.
     ("maintenance_socket", WordButNone, Warns("there is no maintenance socket")),
     ("maintenance_socket_group", Set, Nothing),
     ("maintenance_reader_concurrency_semaphore_count_limit", Set, Nothing),
-    // What is encrypted: connections.
+    // Encryption of connections.
     ("client_encryption_options", EnabledForAll, Stops(Encryption, "connections of clients are not encrypted")),
     ("client_encryption_options", Enabled, Warns("connections of clients cannot be encrypted, plain ones are taken")),
     ("native_transport_port_ssl", Set, Stops(Encryption, NO_TLS_PORT)),
@@ -147,7 +149,7 @@ const TABLE: &[(&str, Asks, Follows)] = &[
     ("alternator_https_port", Set, Warns(NO_ALTERNATOR)),
     ("vector_store_encryption_options", Set, Nothing),
     ("crypto_provider", Set, Nothing),
-    // Files.
+    // Encryption of files.
     ("transparent_data_encryption_options", Enabled, Stops(Encryption, "the commit log is not encrypted")),
     ("system_info_encryption", Enabled, Stops(Encryption, "the commit log is not encrypted")),
     ("user_info_encryption", Enabled, Stops(Encryption, "table files are not encrypted")),
@@ -158,7 +160,7 @@ const TABLE: &[(&str, Asks, Follows)] = &[
     ("kms_hosts", Set, Nothing),
     ("azure_hosts", Set, Nothing),
     ("gcp_hosts", Set, Nothing),
-    // What is recorded.
+    // Auditing.
     ("audit", WordButNone, Stops(Audit, NOT_RECORDED)),
     ("audit_logging_options", Enabled, Stops(Audit, NOT_RECORDED)),
     ("audit_categories", Set, Warns(NOT_RECORDED)),
@@ -169,7 +171,8 @@ const TABLE: &[(&str, Asks, Follows)] = &[
     ("full_query_logging_options", Set, Warns(NOT_RECORDED)),
 ];
 
-/// What a key of the table means with `value`, `None` for a key that is not in it; what asks for nothing is [`Follows::Nothing`].
+/// The consequence of `key: value`; `None` if the key is not in the table, and [`Follows::Nothing`] if the
+/// value asks for no feature.
 pub(super) fn follows(key: &str, value: &Value) -> Option<Follows> {
     let mut rows = TABLE.iter().filter(|(name, ..)| *name == key).peekable();
     rows.peek()?;
@@ -215,7 +218,7 @@ impl Asks {
     }
 }
 
-/// An option of a map, or of the one map in a list, as `cassandra.yaml` writes some.
+/// An option of a map, or of the first map in a list, a form that `cassandra.yaml` uses for some keys.
 fn option<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     match value {
         Value::Map(options) => options.iter().find(|(key, _)| key == name).map(|(_, value)| value),

@@ -1,7 +1,7 @@
 //! The configuration as names and values, for `system_views.settings`.
 //!
-//! Names are those of `cassandra.yaml` and `scylla.yaml`, values are written as Cassandra shows its own: durations and sizes
-//! with their unit, what is not set as `null`. Nothing secret is among them.
+//! Names are those of `cassandra.yaml` and `scylla.yaml`. Values are written as in Cassandra: durations and
+//! sizes with their unit, unset values as `null`. Secrets are not included.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use query::guardrails::{Guardrails, Levels, Named, Threshold, WriteGuardrails};
 
 use super::Config;
 
-/// Names and values of what `config` says, in no order.
+/// Names and values of all settings of `config`, unordered.
 pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut add = |name: &str, value: String| all.push((name.to_owned(), value));
@@ -132,11 +132,11 @@ fn guardrails(config: &Config, add: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// What a threshold counts, and so how it is written.
+/// The unit of a threshold, which determines its text form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Count,
-    /// Where less is worse: the warning comes first.
+    /// A count that should not be too small: the threshold that warns is the larger one.
     Least,
     Size,
     Time,
@@ -152,7 +152,7 @@ impl Kind {
     }
 }
 
-/// The guardrails of two thresholds, by name.
+/// The guardrails that have two thresholds, by name.
 pub(super) fn thresholds(
     rails: &Guardrails,
     writes: &WriteGuardrails,
@@ -201,7 +201,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{}ms", time.as_millis())
 }
 
-/// With the largest unit that leaves a whole number.
+/// A size with the largest unit in which it is a whole number.
 fn bytes(bytes: u64) -> String {
     match bytes {
         0 => "0B".to_owned(),
@@ -235,7 +235,7 @@ mod tests {
         ] {
             assert_eq!(value(name), expected, "{name}");
         }
-        // Each is a key that a file may have.
+        // Each name is a key that a configuration file may have.
         for (name, _) in &all {
             assert!(super::super::keys::setter(name).is_some(), "{name} is no key");
         }

@@ -1,4 +1,4 @@
-//! Keys mean what they mean in Cassandra and ScyllaDB; what cannot be is refused with its place.
+//! Keys have their meaning in Cassandra and ScyllaDB; invalid values are refused with their position.
 
 use super::*;
 
@@ -232,7 +232,7 @@ fn a_node_that_would_be_open_is_refused() {
 
 #[test]
 fn no_key_of_security_is_taken_and_ignored() {
-    // What stops the start, what would be so, and the key that says it is known.
+    // The key, the consequence that stops the start, and the `ignore_` key that accepts it.
     for (text, consequence, accepted) in [
         ("authenticator: {class_name: MutualTlsAuthenticator}", "clients need no password", "authentication"),
         ("role_manager: com.scylladb.auth.LDAPRoleManager", "there are no roles", "authentication"),
@@ -261,9 +261,9 @@ fn no_key_of_security_is_taken_and_ignored() {
         let (_, warnings) = parse(&format!("{text}\nignore_{accepted}: true\n")).unwrap();
         assert!(warnings.len() == 1 && warnings[0].contains(consequence), "{text}: {warnings:?}");
     }
-    // Two lacks need two words.
+    // Two missing features need two `ignore_` keys.
     assert!(parse("audit: table\nauthorizer: X\nignore_audit: true\n").unwrap_err().contains("authorizer"));
-    // What opens nothing is a warning.
+    // Keys whose lack makes nothing less secure only give a warning.
     for text in [
         "client_encryption_options: {enabled: true, optional: true}",
         "server_encryption_options: {internode_encryption: all}",
@@ -274,7 +274,7 @@ fn no_key_of_security_is_taken_and_ignored() {
     ] {
         assert_eq!(parse(&format!("{text}\n")).map(|(_, warnings)| warnings.len()), Ok(1), "{text}");
     }
-    // The files that Cassandra and ScyllaDB come with ask for nothing.
+    // The files shipped with Cassandra and ScyllaDB ask for no security feature.
     let (_, warnings) = parse(
         "authenticator:\n  class_name: AllowAllAuthenticator\nauthorizer: AllowAllAuthorizer\n\
          role_manager: CassandraRoleManager\nnetwork_authorizer: AllowAllNetworkAuthorizer\n\

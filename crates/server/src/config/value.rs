@@ -1,4 +1,4 @@
-//! YAML as entries with places: what `serde` alone would lose.
+//! YAML as values and entries with their positions, which `serde` alone would lose.
 
 use std::fmt;
 use std::path::Path;
@@ -103,7 +103,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 }
 
-/// One top-level key with its value and their places (line and column, from 1).
+/// A top-level key and its value, each with its position (line and column, from 1).
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -112,7 +112,7 @@ pub(super) struct Entry {
     pub(super) value_at: (u64, u64),
 }
 
-/// The top-level map of a file, in the file's order.
+/// The top-level map of a file, in the order of the file.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) entries: Vec<Entry>,

@@ -1,30 +1,30 @@
-//! Who a client is. The authenticator of a node is one object behind this trait.
+//! Authentication of clients. A node's authenticator is one object behind this trait.
 
-/// Decides who may connect.
+/// Decides which clients may connect.
 pub trait Authenticator {
-    /// The class name sent in AUTHENTICATE, or `None` where clients need not say who they are.
+    /// The class name sent in AUTHENTICATE; `None` if clients need not authenticate.
     fn challenge(&self) -> Option<&'static str>;
 
-    /// Judges the token of an AUTH_RESPONSE.
+    /// Evaluates the token of an AUTH_RESPONSE.
     ///
     /// # Errors
-    /// The text for the client where the credentials are wrong.
+    /// The error text for the client if the credentials are wrong.
     fn evaluate(&self, token: Option<&[u8]>) -> Result<Verdict, String>;
 
-    /// Name of a client that was not asked.
+    /// The user name of clients that do not authenticate.
     fn anonymous(&self) -> &'static str;
 }
 
-/// What an authenticator says to a token.
+/// The result of evaluating a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The client is this user.
     User(String),
-    /// The client has to answer this first.
+    /// The client has to answer this challenge first.
     Challenge(Vec<u8>),
 }
 
-/// Lets everybody in (`AllowAllAuthenticator`).
+/// Accepts every client (`AllowAllAuthenticator`).
 #[derive(Debug, Clone, Copy)]
 pub struct AllowAll;
 

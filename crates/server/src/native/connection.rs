@@ -1,10 +1,13 @@
-//! One connection: reads frames, starts a task for each request, writes answers in whatever order they come.
+//! One connection: reads frames, starts a task for each request, and writes answers in the order in which
+//! they are ready.
 //!
-//! Requests before the handshake is over, and those that change the connection itself, are answered one by one; all
-//! others run side by side, bounded per connection and per shard; what memory answers needs no task for that. Connections take turns: each starts so many requests, then
-//! the next goes on. Answers gather in one buffer while the previous one
-//! is on its way, so many answers share a send. A client that does not read is not read from either. A long frame has memory set aside
-//! before more of it is received; a client that does not send the rest in the time of a request loses its connection.
+//! Requests before the end of the handshake, and those that change the connection, are answered one by one.
+//! All others run concurrently, bounded per connection and per shard; requests that memory can answer need no
+//! task. Connections take turns: each starts a number of requests, then the next one continues. Answers
+//! gather in one buffer while the previous one is being sent, so many answers share a send. If a client does
+//! not read its answers, no more of its requests are read. For a long frame, memory is reserved before more
+//! of it is received; a client that does not send the rest within the request timeout loses its connection if
+//! other requests wait for memory.
 
 mod admission;
 
@@ -26,65 +29,66 @@ use super::limits::{Demand, InFlight, Refusal};
 use super::session::{Phase, Session, Working};
 use super::{Native, dispatch};
 
-/// Requests a connection starts before other connections go on, and their answers go out: a client that has so many in
-/// flight gets them all in one piece, and each piece costs a call of the kernel.
+/// Requests that a connection starts before it yields, and its answers are sent. A client with this many
+/// requests in flight gets all answers in one piece; each piece costs a system call.
 const REQUESTS_PER_TURN: u32 = 32;
-/// Requests after which it is asked whether others wait: that reads the clock.
+/// Requests between two checks whether other tasks wait: a check reads the clock.
 const REQUESTS_PER_LOOK: u32 = 8;
 
-/// What a connection may have received of a frame that is not whole without its being counted.
+/// Bytes of an incomplete frame that a connection may receive without reserving memory.
 const UNCOUNTED_BYTES: usize = 16 << 10;
 
-/// Within this a connection that is not ready yet, or sends a long request slowly, is looked at again.
+/// Interval of checks on a connection that is not ready yet, or that sends a long request slowly.
 const HANDSHAKE_LOOK: Duration = Duration::from_secs(1);
 
-/// One connection of one shard.
+/// A connection on its shard.
 pub(super) struct Connection {
     id: u64,
     stream: Stream,
     pub(super) session: Rc<Session>,
     stop: Signal,
     stopping: Cell<bool>,
-    /// When it came.
+    /// When the connection was opened.
     since: Instant,
-    /// Its place among those that have not shaken hands, until it has.
+    /// Its place among the connections in handshake, until the handshake is over.
     shaking: Cell<Option<Permit>>,
 }
 
-/// What of a client's bytes is not a request yet.
+/// The state of receiving requests.
 struct Reading {
     input: Input,
-    /// Memory set aside for the frame that is being received, for so many of its bytes, and until when it is to be whole.
+    /// Memory reserved for the frame that is being received, the frame's bytes, and the deadline for
+    /// receiving all of it.
     reserved: Option<Permit>,
     reserved_bytes: usize,
     reserved_until: Deadline,
-    /// Requests that were begun.
+    /// Number of requests begun.
     turn: u32,
 }
 
-/// What has to happen before the next frame is cut.
+/// The condition for cutting the next frame.
 enum Step {
     /// More bytes are needed.
     Receive,
-    /// Others have their turn.
+    /// Other tasks get a turn first.
     GiveWay,
-    /// The client leaves too much unread, or too many of its heavy requests are at work.
+    /// The client leaves too many answers unread, or too many of its heavy requests are running.
     Drain,
-    /// Something that takes long. Rare, and boxed: ten thousand idle connections would keep room for it.
+    /// A slow step. Rare, and boxed: ten thousand idle connections would keep memory for it.
     Later(Box<Later>),
-    /// Nothing is read any more.
+    /// Nothing more is read.
     End,
 }
 
-/// What is waited for between one frame and the next.
+/// A slow step between two frames.
 enum Later {
-    /// A request that no other runs beside.
+    /// Answer a request that runs alone.
     InTurn(FrameHeader, Vec<u8>),
-    /// A request that found no memory.
+    /// Admit a request that found no memory.
     Admit(FrameHeader, Vec<u8>),
-    /// A request that was let in, whose answer is likely to be long and finds no room.
+    /// Wait for room for the answer of an admitted request, which is likely to be long.
     Room(FrameHeader, Vec<u8>, InFlight),
-    /// Memory for a long frame.
+    /// Reserve memory for a long frame.
     Reserve(Demand),
 }
 
@@ -105,8 +109,8 @@ impl Connection {
         connection
     }
 
-    /// Serves until the client closes, breaks the protocol, or the shard stops; every request that was read is answered
-    /// where the client still takes answers.
+    /// Serves until the client closes, breaks the protocol, or the shard stops. Every request that was read
+    /// is answered if the client still receives answers.
     pub(super) async fn run(self: Rc<Self>) {
         self.read_loop().await;
         let session = &self.session;
@@ -114,19 +118,19 @@ impl Connection {
         self.stream.shutdown();
     }
 
-    /// The client as `system_views.clients` shows it.
+    /// The client's row of `system_views.clients`.
     pub(super) fn client_row(&self) -> Option<ClientRow> {
         self.session.row()
     }
 
-    /// Reads no further; requests in flight end and are answered.
+    /// Stops reading; requests in flight end and are answered.
     pub(super) fn stop_reading(&self) {
         self.stopping.set(true);
         self.stop.notify();
         self.session.drained.notify();
     }
 
-    /// Takes back the answers that the client has not taken, so that what waits for it ends.
+    /// Drops the answers that the client has not received, so that tasks waiting for the client end.
     pub(super) fn give_up(&self) {
         self.session.output.borrow_mut().set_broken();
         self.stream.shutdown();
@@ -159,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// Begins the requests whose frames are there, and answers those that need no task.
+    /// Begins the requests of complete frames, and answers those that need no task.
     fn begin_requests(self: &Rc<Self>, reading: &mut Reading) -> Step {
         let native = &self.session.native;
         loop {
@@ -194,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// There is no whole frame: more is received, behind memory for it where it is long.
+    /// The step if no complete frame is there: receive more, after reserving memory if the frame is long.
     fn want_more(&self, reading: &Reading) -> Step {
         let awaited = reading.input.awaited_bytes();
         let reserved = reading.reserved.as_ref().map_or(UNCOUNTED_BYTES, |_| reading.reserved_bytes);
@@ -205,7 +209,7 @@ impl Connection {
         Step::Later(Box::new(Later::Reserve(Demand { bytes: awaited, is_text })))
     }
 
-    /// Does what takes long. False ends the connection.
+    /// Performs a slow step; returns false if that ends the connection.
     async fn go_on_later(self: &Rc<Self>, later: Later, reading: &mut Reading) -> bool {
         match later {
             Later::InTurn(header, body) => {
@@ -242,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// Receives the next bytes. False at the end, on an error, or when told to stop.
+    /// Receives the next bytes. Returns false at the end of the stream, on an error, or when told to stop.
     async fn receive(&self, reading: &mut Reading) -> bool {
         let Reading { input, reserved, reserved_until, .. } = reading;
         if self.session.phase.get() != Phase::Ready {
@@ -255,11 +259,12 @@ impl Connection {
         self.receive_some(input).await
     }
 
-    /// As `receive`, of a frame that memory is set aside for: it is given back where others wait for it and the frame has had its time.
+    /// As `receive`, for a frame with reserved memory. Returns false if the deadline has passed and others
+    /// wait for memory.
     async fn receive_reserved(&self, input: &mut Input, until: Deadline) -> bool {
         let mut received = pin!(self.receive_some(input));
         let mut look = until;
-        // Bounded by what others wait for; the client may take its time as long as nobody does.
+        // Bounded only if others wait for memory; until then the client may take its time.
         loop {
             match reactor::timeout(look, received.as_mut()).await {
                 Ok(some) => return some,
@@ -275,10 +280,11 @@ impl Connection {
         }
     }
 
-    /// As `receive`, from a client that has not shaken hands yet: it has so long in all, and less while many do not.
+    /// As `receive`, before the end of the handshake: the client has a limited time for all of it, and less
+    /// while many clients are in handshake.
     async fn receive_in_time(&self, input: &mut Input) -> bool {
         let mut received = pin!(self.receive_some(input));
-        // Bounded by the time for the handshake.
+        // Bounded by the time limit of the handshake.
         loop {
             match reactor::timeout(Deadline::after(HANDSHAKE_LOOK), received.as_mut()).await {
                 Ok(some) => return some,
@@ -314,7 +320,8 @@ impl Connection {
         true
     }
 
-    /// Answers or begins a request that needs no task, while its frame stands where it was received. False where it is not one.
+    /// Answers or begins a request that needs no task, from its frame in the receive buffer. Returns false
+    /// for other requests.
     #[inline]
     fn answer_at_once(&self, header: &FrameHeader, body: &[u8]) -> bool {
         let bytes = body.len() + wire::frame::HEADER_BYTES;
@@ -323,7 +330,7 @@ impl Connection {
             && dispatch::answer_at_once(&self.session, header, body, || self.admit_at_once(bytes))
     }
 
-    /// Begins the request of a frame. `None` where the next one may be looked at.
+    /// Begins the request of a frame. `None` if the next frame may be cut.
     fn take_frame(
         self: &Rc<Self>,
         header: FrameHeader,
@@ -358,7 +365,7 @@ impl Connection {
         let demand = Demand::of(header.opcode, body.len() + wire::frame::HEADER_BYTES);
         let admitted = match reserved {
             Some(memory) if limits.covers(&memory, demand) => limits.admit_with(memory),
-            // One that came in segments turns out to be a text: it is counted as that.
+            // A request that came in segments may turn out to be a text, which needs more memory.
             _ => limits.admit(demand),
         };
         match admitted {
@@ -369,7 +376,7 @@ impl Connection {
         None
     }
 
-    /// Starts the task of a request that was let in, unless its answer has to wait for room.
+    /// Starts the task of an admitted request, unless its answer has to wait for room.
     fn begin(&self, header: FrameHeader, body: Vec<u8>, admitted: InFlight) -> Option<Step> {
         let usual = self.session.output.borrow().usual_bytes();
         match self.session.native.limits.answer_now(usual) {
@@ -379,7 +386,7 @@ impl Connection {
         None
     }
 
-    /// Starts the task of a request that has all it needs.
+    /// Starts the task of a request that has all its permits.
     fn begin_with(&self, header: FrameHeader, body: Vec<u8>, (admitted, room): (InFlight, Option<Permit>)) {
         let mut held = self.hold(admitted, room);
         let heavy = dispatch::is_heavy(&header);
@@ -400,7 +407,7 @@ impl Connection {
         });
     }
 
-    /// Answers what is not a frame. False where the bytes cannot be followed any further.
+    /// Answers an invalid frame. Returns false if the following bytes cannot be parsed.
     fn refuse_frame(&self, error: &FrameError, input: &mut Input) -> bool {
         dispatch::protocol_error(&self.session, error.stream, &error.error);
         error.discard_bytes.is_some_and(|bytes| {
@@ -409,7 +416,7 @@ impl Connection {
         })
     }
 
-    /// Starts the task that sends what waits, unless nothing does.
+    /// Starts the task that sends pending output, if there is any.
     pub(super) fn begin_sending(self: &Rc<Self>) {
         if !self.session.output.borrow().has_pending() {
             return;
@@ -419,7 +426,7 @@ impl Connection {
         reactor::spawn(Group::STATEMENT, async move { sending.0.send_all().await }).detach();
     }
 
-    /// Sends what waits, and what comes meanwhile.
+    /// Sends pending output, including output that is added meanwhile.
     async fn send_all(&self) {
         loop {
             let taken = self.session.output.borrow_mut().take();
@@ -438,14 +445,14 @@ impl Connection {
     }
 }
 
-/// The one that sends for a connection; there is none when it is dropped.
+/// Marks a connection's sending task as running, until dropped.
 struct Sending(Rc<Connection>);
 
 impl Drop for Sending {
     fn drop(&mut self) {
         let session = &self.0.session;
         if session.output.borrow().is_sending() {
-            // It broke in the middle: who knows what the client has.
+            // The task was dropped while it sent: the client may have received part of an answer.
             session.output.borrow_mut().set_broken();
             self.0.stop_reading();
         }
@@ -454,7 +461,7 @@ impl Drop for Sending {
     }
 }
 
-/// Requests that must be over before the next one is looked at.
+/// Whether the requests before and after one with this opcode must not run beside it.
 fn changes_connection(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Startup | Opcode::Register | Opcode::AuthResponse | Opcode::Credentials)
 }

@@ -1,4 +1,4 @@
-//! Answers one request: decodes it, has the engine carry it out, and writes the response to the session.
+//! Answers a request: decodes it, lets the engine execute it, and writes the response to the session.
 
 mod handshake;
 
@@ -24,11 +24,12 @@ use super::{error, supported, traced};
 
 pub(super) use handshake::answer_in_turn;
 
-/// The body of a request, and of a batch, beyond which it counts as long: so much takes time to decode and to carry out.
+/// Longest bodies, in bytes, of a request and of a batch that do not count as long: decoding and executing
+/// take time.
 const SHORT_BODY_BYTES: u32 = 64 << 10;
 const SHORT_BATCH_BYTES: u32 = 8 << 10;
 
-/// Whether a request takes more than carrying it out: parsing, preparing, or much decoding.
+/// Whether a request needs more than execution: parsing, preparing, or much decoding.
 pub(super) fn is_heavy(header: &FrameHeader) -> bool {
     match header.opcode {
         Opcode::Execute | Opcode::Options => header.body_length > SHORT_BODY_BYTES,
@@ -37,7 +38,8 @@ pub(super) fn is_heavy(header: &FrameHeader) -> bool {
     }
 }
 
-/// As [`answer`], for what [`is_heavy`]: behind requests that are not, and not at all where its time passed meanwhile.
+/// As [`answer`], for requests that [`is_heavy`] accepts: they run after those that it does not, and get an
+/// error if `deadline` passed meanwhile.
 pub(super) async fn answer_heavy(session: &Session, header: FrameHeader, body: Vec<u8>, deadline: Deadline) {
     reactor::move_to(Group::UNPREPARED).await;
     if deadline.instant() <= reactor::coarse_now() {
@@ -48,12 +50,12 @@ pub(super) async fn answer_heavy(session: &Session, header: FrameHeader, body: V
     answer(session, header, body).await;
 }
 
-/// What Cassandra says to a request that waited longer than its client did.
+/// Cassandra's error text for a request that waited longer than its client.
 pub(super) const TOO_LATE: &str = "Query timed out before it could start";
 
-/// Answers a prepared read of a row that memory has, and begins a prepared write of one row that the commit log takes now,
-/// without a task; the write stands in the shard's line then, with what `admit` counts it against. False where it is anything else,
-/// or `admit` does not let it in: nothing was done.
+/// Without a task, answers a prepared read of a row that is in memory, or begins a prepared write of one row
+/// that the commit log accepts now; the write then stands in the shard's line with the permits from `admit`.
+/// Returns false for other requests, or if `admit` refuses; nothing has been done then.
 #[inline]
 pub(super) fn answer_at_once(
     session: &Rc<Session>,
@@ -72,7 +74,7 @@ pub(super) fn answer_at_once(
         return false;
     };
     let extensions = session.extensions.get();
-    // What is wrong with it is told where it is decoded again.
+    // Errors are reported when the request is decoded again.
     let mut values = BoundValues::new();
     let decoded = wire::request::decode_execute(header, body, &extensions, |value| values.push(value));
     let Ok(Execute { result_metadata_id, parameters, .. }) = &decoded else { return false };
@@ -147,7 +149,7 @@ fn write_failure(session: &Session, header: &FrameHeader, error: QueryError) {
     write_result(session, header, &Err(error), &response);
 }
 
-/// Answers a request that runs beside others.
+/// Answers a request that runs concurrently with others.
 pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>) {
     let native = &session.native;
     match decompressed(session, &header, body) {
@@ -161,7 +163,7 @@ pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>
     }
 }
 
-/// The body, decompressed where the client compressed it.
+/// The body of a request, decompressed if the client compressed it.
 fn decompressed(session: &Session, header: &FrameHeader, body: Vec<u8>) -> Result<Vec<u8>, ProtocolError> {
     if !header.flags.contains(Flags::COMPRESSED) || header.version >= ProtocolVersion::V5 {
         return Ok(body);
@@ -189,9 +191,10 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     }
     let reads = response.trace.as_ref().map(|_| Rc::<ReadNotes>::default());
     let _running = native.engine.runs(&envelope.request);
-    // Its own: USE on this connection must not change a statement that runs.
+    // The statement has its own reference: USE on this connection must not change a running statement.
     let client: Rc<ClientState> = Rc::clone(&session.client.borrow());
-    // All but EXECUTE are boxed, so that its task does not carry the space that they need.
+    // All futures except EXECUTE's are boxed, so that the task of an EXECUTE does not carry the space that
+    // they need.
     let result = match &envelope.request {
         Request::Query { query, parameters } => {
             Box::pin(traced::noting(
@@ -274,7 +277,8 @@ fn write_result(
     });
 }
 
-/// As [`write_result`], for a long body: it goes out as it is where it may, and where it has to be copied there must be room for that.
+/// As [`write_result`], for a long body. The body is sent without a copy if possible; if it has to be copied,
+/// there must be room for the copy.
 #[cold]
 fn write_long_result(session: &Session, header: &FrameHeader, response: &mut Response) {
     if response.trace.is_none() && session.output.borrow().takes_long() {
@@ -313,7 +317,7 @@ pub(super) fn overloaded(session: &Session, header: FrameHeader, text: &str) {
     respond(session, &header, |builder| builder.error(&session.extensions.get(), &error));
 }
 
-/// Answers what breaks the protocol.
+/// Answers a violation of the protocol.
 pub(super) fn protocol_error(session: &Session, stream: i16, error: &ProtocolError) {
     let text = error.to_string();
     let body = ErrorBody::protocol(error, &text);
@@ -332,7 +336,7 @@ where
     write_frame(session, header.version, header.stream, write);
 }
 
-/// Appends one frame to what goes out; a response no frame can hold becomes an error.
+/// Appends a frame to the output; a response that no frame can hold becomes an error.
 pub(super) fn write_frame<W>(session: &Session, version: ProtocolVersion, stream: i16, write: W)
 where
     W: for<'b> FnOnce(ResponseBuilder<'b>) -> CompleteResponse<'b>,

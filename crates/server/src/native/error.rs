@@ -1,4 +1,4 @@
-//! The one place where what went wrong gets a protocol code (native_protocol_v5.spec §9).
+//! The one place where errors get their protocol codes (native_protocol_v5.spec §9).
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,8 @@ use wire::extensions::Extensions;
 use wire::response::{CompleteResponse, ResponseBuilder};
 use wire::version::ProtocolVersion;
 
-/// Makes a response the ERROR message for `error`. `own` is where the only replica there is can be reached by others.
+/// Writes the ERROR message of `error`. `own` is this node's address, which is sent as that of the failed
+/// replica.
 pub(super) fn write<'b>(
     builder: ResponseBuilder<'b>,
     extensions: &Extensions,
@@ -109,7 +110,7 @@ pub(super) fn write<'b>(
     builder.error(extensions, &ErrorBody { message: &message, kind })
 }
 
-/// Codes of what storage says where no consistency level was in play.
+/// The codes of storage errors for which no consistency level matters.
 fn storage_code(error: &StorageError) -> PlainError {
     match error {
         StorageError::MutationTooLarge { .. }
@@ -140,13 +141,13 @@ fn write_type_of(name: &str) -> WriteType {
     .unwrap_or(WriteType::Simple)
 }
 
-/// The replicas that failed; on one node that is this one, however often.
+/// The replicas that failed; with a single node this one, whatever their number.
 fn failed_replicas(own: SocketAddr, failed: u32) -> Vec<ReplicaFailure> {
     if failed == 0 { Vec::new() } else { vec![(own.ip(), FailureReason::Unknown)] }
 }
 
-/// The text for people, as Cassandra has it for that version: where a version lacks an error, it is told as another, with
-/// that one's text (`ErrorMessage.getBackwardsCompatibleException`).
+/// The error's text, as in Cassandra for that version: an error that a version lacks is sent as another one,
+/// with the other one's text (`ErrorMessage.getBackwardsCompatibleException`).
 fn message(error: &QueryError, version: ProtocolVersion, own: SocketAddr) -> String {
     let timed_out = |received: &u32| format!("Operation timed out - received only {received} responses.");
     match error {

@@ -1,4 +1,4 @@
-//! Tells registered clients what happened.
+//! Sends events to registered clients.
 
 use std::rc::{Rc, Weak};
 
@@ -8,7 +8,7 @@ use wire::response::EVENT_STREAM;
 
 use super::{Native, dispatch};
 
-/// The schema changed: every connection of this shard that asked for it hears of it.
+/// Sends a schema event to every connection of this shard that registered for such events.
 pub(super) fn schema_changed(native: &Rc<Native>, event: &SchemaEvent) {
     let open: Vec<_> = native.connections.borrow().values().filter_map(Weak::upgrade).collect();
     let arguments: Vec<&str> = event.arguments.iter().map(String::as_str).collect();

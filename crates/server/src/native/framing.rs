@@ -1,7 +1,7 @@
-//! Bytes into frames and answers into bytes, for either way of framing.
+//! Bytes to frames and answers to bytes, for both kinds of framing.
 //!
-//! Versions 3 and 4 put frames one after the other on the socket. Version 5 does so until STARTUP is answered; from then
-//! on frames travel in segments with checksums (native_protocol_v5.spec §2).
+//! In versions 3 and 4, frames follow each other on the socket. Version 5 does the same until STARTUP is
+//! answered; from then on frames travel in segments with checksums (native_protocol_v5.spec §2).
 
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
@@ -15,34 +15,34 @@ use wire::version::ProtocolVersion;
 
 use super::limits::Answers;
 
-/// A receive buffer above this is given back once it is empty, though more is coming.
+/// A larger receive buffer is shrunk once it is empty, even if more is coming.
 const INPUT_BYTES_KEPT: usize = 64 << 10;
 
-/// Where a frame's header says how long the body is (native_protocol_v4.spec §2).
+/// Offset of the body's length in a frame's header (native_protocol_v4.spec §2).
 const LENGTH_AT: usize = 5;
 /// Offset of the opcode in a frame's header.
 const OPCODE_AT: usize = 4;
 
-/// How long an answer is taken to be before there was one.
+/// Assumed length of a connection's answers before the first one.
 const ANSWER_BYTES_AT_FIRST: usize = 64 << 10;
 
-/// Segments of a long envelope that are made at a time: half a megabyte.
+/// Number of segments of a long envelope that are made at a time: half a megabyte.
 const PIECES_AT_ONCE: usize = 4;
 
-/// An answer from this length on goes out as it was made, without being copied behind others.
+/// An answer of at least this length is not copied behind others, if the framing allows that.
 pub(super) const LONG_ANSWER_BYTES: usize = 64 << 10;
 
-/// What was received and not yet understood.
+/// Received bytes that are not yet parsed.
 #[derive(Debug)]
 pub(super) struct Input {
     frame_bytes_max: usize,
     received: Vec<u8>,
-    /// Bytes of `received` that are done with.
+    /// Bytes of `received` that are parsed.
     used: usize,
-    /// Bytes still to come of a frame that was refused.
+    /// Bytes of a refused frame that are still to come.
     discard: u64,
     segments: Option<SegmentDecoder>,
-    /// Envelopes of the last segment, and how much of them is done with.
+    /// Envelopes of the last segment, and the number of their bytes that are parsed.
     envelopes: Vec<u8>,
     envelopes_used: usize,
 }
@@ -60,19 +60,20 @@ impl Input {
         }
     }
 
-    /// Whether `lend` should be called before more is fed.
+    /// Whether `lend` should be called before more bytes are fed.
     pub(super) fn wants_buffer(&self) -> bool {
         self.received.capacity() == 0
     }
 
-    /// An empty buffer for what is received.
+    /// Gives the input an empty buffer for received bytes.
     pub(super) fn lend(&mut self, buffer: Vec<u8>) {
         debug_assert!(self.received.is_empty() && buffer.is_empty());
         self.received = buffer;
         self.used = 0;
     }
 
-    /// Nothing is there for now: buffers that hold nothing are given back, for ten thousand connections to share them.
+    /// Takes the buffers that hold nothing while no bytes are awaited soon, so that ten thousand connections
+    /// can share them.
     pub(super) fn release(&mut self) -> [Option<Vec<u8>>; 2] {
         let released = |buffer: &mut Vec<u8>, used: &mut usize| {
             let idle = *used == buffer.len() && buffer.capacity() > 0;
@@ -87,26 +88,26 @@ impl Input {
         ]
     }
 
-    /// Bytes of memory that the frame which has begun will take when it is whole, as far as that is known: those of
-    /// several segments are known only as they come.
+    /// Bytes of memory that the incomplete frame will take, as far as known: of a frame in several segments,
+    /// only the bytes received so far are known.
     pub(super) fn awaited_bytes(&self) -> usize {
         if let Some(segments) = &self.segments {
-            // Doubled, so that memory is not asked for with each segment.
+            // Doubled, so that memory is not requested for each segment.
             return segments.buffered_bytes().saturating_mul(2).next_power_of_two();
         }
         let length = self.received[self.used..].get(LENGTH_AT..HEADER_BYTES);
         let length = length.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes);
-        // A length beyond the limit was refused already.
+        // A length above the limit was refused already.
         (length as usize).min(self.frame_bytes_max)
     }
 
-    /// Whether the frame that has begun is a text to be parsed, as far as that is known.
+    /// Whether the incomplete frame is a text to be parsed, as far as known.
     pub(super) fn awaits_text(&self) -> bool {
         let opcode = self.received[self.used..].get(OPCODE_AT).filter(|_| self.segments.is_none());
         opcode.is_some_and(|opcode| [Opcode::Query as u8, Opcode::Prepare as u8].contains(opcode))
     }
 
-    /// From the next byte on the client sends segments.
+    /// From the next byte on, the client sends segments.
     pub(super) fn expect_segments(&mut self, format: SegmentFormat) {
         self.segments = Some(SegmentDecoder::new(format, Direction::Request, self.frame_bytes_max));
     }
@@ -126,7 +127,7 @@ impl Input {
         self.received.extend_from_slice(&bytes[skipped..]);
     }
 
-    /// Throws away the next `bytes` bytes of frames.
+    /// Skips the next `bytes` bytes of frames.
     pub(super) fn discard(&mut self, bytes: u64) {
         let (buffer, used) = match self.segments {
             Some(_) => (&self.envelopes, &mut self.envelopes_used),
@@ -139,8 +140,8 @@ impl Input {
         }
     }
 
-    /// Cuts the next whole frame and has `take` look at it where it stands; where it does not take it, its body goes into what
-    /// `buffer` gives. `None` when more bytes are needed.
+    /// Cuts the next complete frame and offers it to `take` in place. If `take` returns false, the body is
+    /// copied to a buffer from `buffer`. `None` if more bytes are needed.
     #[inline]
     pub(super) fn next_frame(
         &mut self,
@@ -189,7 +190,7 @@ impl Input {
 }
 
 impl Input {
-    /// The long frame that stands next: its body is what was received, not a copy of it.
+    /// Returns the next, long frame: its body is the receive buffer itself, not a copy.
     #[cold]
     fn hand_over(&mut self, header: FrameHeader) -> Next {
         let end = self.used + header.frame_bytes();
@@ -201,7 +202,7 @@ impl Input {
         Next::Frame(header, body)
     }
 
-    /// Memory for `bytes` of a frame was set aside: its buffer is made as large at once, and no larger.
+    /// Memory for `bytes` of a frame is reserved: the buffer is enlarged to exactly that length.
     pub(super) fn expect_bytes(&mut self, bytes: usize) {
         if self.segments.is_none() {
             let (held, awaited) = (self.received.len(), self.used + HEADER_BYTES + bytes);
@@ -210,12 +211,12 @@ impl Input {
     }
 }
 
-/// What became of a frame that was cut.
+/// The outcome of cutting a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It is done with.
+    /// `take` has dealt with the frame.
     Taken,
-    /// Here it is.
+    /// The frame, for the caller.
     Frame(FrameHeader, Vec<u8>),
 }
 
@@ -235,7 +236,8 @@ impl Next {
     }
 }
 
-/// What turns answers into bytes, one for all connections of a shard: their tables are larger than a connection.
+/// Encoders of answers, shared by all connections of a shard because their tables are larger than a
+/// connection.
 ///
 /// Each is borrowed for one call that does not wait.
 #[derive(Debug)]
@@ -254,8 +256,8 @@ impl Codecs {
         })
     }
 
-    /// Appends the next segments of a long envelope, of which `sent` bytes have gone out before. Returns how many
-    /// have now.
+    /// Appends the next segments of a long envelope, of which `sent` bytes have been encoded before. Returns
+    /// the new number of encoded bytes.
     fn append_pieces(
         &self,
         format: SegmentFormat,
@@ -287,35 +289,35 @@ impl Codecs {
     }
 }
 
-/// Something whole that waits for the client.
+/// An element of the queue of output.
 enum Queued {
-    /// Bytes as they go out.
+    /// Bytes ready for the socket.
     Ready(Vec<u8>),
-    /// An envelope longer than a segment, of which the first `sent` bytes have gone out. Its segments are made as
-    /// they are sent: the envelope is not in memory twice.
+    /// An envelope longer than a segment, of which the first `sent` bytes are encoded. Its segments are made
+    /// as they are sent, so the envelope is not in memory twice.
     Envelope { format: SegmentFormat, head: Vec<u8>, body: Vec<u8>, sent: usize },
 }
 
-/// Answers on their way to the client, counted against the shard's limit until they are sent.
+/// Answers on their way to the client, counted towards the shard's limit until they are sent.
 pub(super) struct Output {
     answers: Rc<Answers>,
-    /// Bytes counted with `answers`: those of `pending` and those being sent.
+    /// Bytes counted in `answers`: pending, queued and being sent.
     counted: usize,
     sending: usize,
-    /// Whole answers before those of `pending`, and their bytes.
+    /// Output that precedes `pending`, and its bytes.
     queue: VecDeque<Queued>,
     queued: usize,
     pending: Vec<u8>,
-    /// Room that was kept for long answers that wait, and for those that are being sent.
+    /// Room kept for long answers that wait, and for those that are being sent.
     pending_room: Vec<Permit>,
     sending_room: Vec<Permit>,
     /// Compression of bodies, in versions 3 and 4.
     pub(super) body_compression: Option<Compression>,
     codecs: Rc<Codecs>,
     segments: Option<SegmentFormat>,
-    /// Where in `pending` the run of envelopes begins that is to be put into segments.
+    /// Offset in `pending` of the run of envelopes that is to be put into segments.
     run: Option<usize>,
-    /// About the longest of the last answers.
+    /// About the length of the longest of the last answers.
     usual_bytes: usize,
     broken: bool,
 }
@@ -346,7 +348,7 @@ impl Output {
         self.counted = held;
     }
 
-    /// What is appended from now on goes out in segments.
+    /// From now on, appended answers go out in segments.
     pub(super) fn begin_segments(&mut self, format: SegmentFormat) {
         self.segments = Some(format);
     }
@@ -356,13 +358,13 @@ impl Output {
         self.pending.capacity() == 0 && !self.broken
     }
 
-    /// An empty buffer for answers.
+    /// Gives the output an empty buffer for answers.
     pub(super) fn lend(&mut self, buffer: Vec<u8>) {
         debug_assert!(self.pending.is_empty() && buffer.is_empty());
         self.pending = buffer;
     }
 
-    /// Has `write` append whole frames.
+    /// Lets `write` append complete frames.
     pub(super) fn append(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>, Option<(Compression, &mut Compressor)>),
@@ -379,7 +381,7 @@ impl Output {
         self.note_answer(before);
     }
 
-    /// Appends a RESULT that says VOID, the answer of every write. So short a body is not made shorter by compression.
+    /// Appends a RESULT of kind Void, the answer of every write. Its body is too short for compression.
     #[inline]
     pub(super) fn append_void(&mut self, version: ProtocolVersion, stream: i16) {
         if self.broken {
@@ -391,7 +393,7 @@ impl Output {
         self.note_answer(before);
     }
 
-    /// Begins a run of envelopes, where answers go out in segments.
+    /// Begins a run of envelopes, if answers go out in segments.
     #[inline]
     fn begin_run(&mut self) {
         if let Some(format) = self.segments
@@ -401,30 +403,31 @@ impl Output {
         }
     }
 
-    /// An answer was appended behind `before`.
+    /// Counts an answer that was appended after the first `before` bytes of `pending`.
     #[inline]
     fn note_answer(&mut self, before: usize) {
-        // A short answer brings it down by an eighth only: lengths vary, and too small a guess costs memory.
+        // A short answer lowers it by an eighth only: lengths vary, and too small a guess costs memory.
         self.usual_bytes = (self.pending.len() - before).max(self.usual_bytes - self.usual_bytes / 8);
         self.count();
     }
 
-    /// How long an answer is likely to be at most: the longest of late, forgotten bit by bit.
+    /// The likely maximum of an answer's length: the longest of the last ones, which is forgotten gradually.
     pub(super) fn usual_bytes(&self) -> usize {
         self.usual_bytes
     }
 
-    /// Whether long answers go out without being copied: bodies are not compressed.
+    /// Whether answers may be appended with `append_long`: bodies are not compressed.
     pub(super) fn takes_long(&self) -> bool {
         self.body_compression.is_none()
     }
 
-    /// Has `write` append the head of a frame, whose header says that it has no body behind it, and puts `body` there.
+    /// Lets `write` append the head of a frame, whose header states an empty body, and adds `body` to that
+    /// frame. In segments a body that fits into one is copied.
     pub(super) fn append_long(&mut self, write: impl FnOnce(&mut Vec<u8>), body: Vec<u8>) {
         if self.broken {
             return;
         }
-        // In segments a long envelope has its own; the ones before it are ended.
+        // In segments, a long envelope has segments of its own; the run before it is ended.
         let format = self.segments.filter(|_| body.len() > PAYLOAD_BYTES_MAX);
         if format.is_some() {
             self.end_run();
@@ -454,25 +457,25 @@ impl Output {
         self.count();
     }
 
-    /// Keeps the room of an answer until that is sent.
+    /// Keeps the room of an answer until the answer is sent.
     pub(super) fn keep_room(&mut self, room: Permit) {
         if self.has_pending() || self.sending > 0 {
             self.pending_room.push(room);
         }
     }
 
-    /// Whether something waits to be sent.
+    /// Whether output waits to be sent.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty() || !self.queue.is_empty()
     }
 
-    /// Bytes that wait to be sent, and those that are being sent.
+    /// Bytes that wait to be sent or are being sent.
     #[inline]
     pub(super) fn held_bytes(&self) -> usize {
         self.counted
     }
 
-    /// The first of what waits, ready for the socket; `None` where nothing does.
+    /// The first bytes of the output, ready for the socket; `None` if there are none.
     pub(super) fn take(&mut self) -> Option<Vec<u8>> {
         if let Some(first) = self.queue.pop_front() {
             self.sending_room.append(&mut self.pending_room);
@@ -489,7 +492,7 @@ impl Output {
         Some(taken)
     }
 
-    /// The next bytes of what stood first in the queue: all of it, or some segments of a long envelope.
+    /// The bytes of the first element of the queue, or, of a long envelope, its next segments.
     fn take_queued(&mut self, first: Queued) -> Vec<u8> {
         let taken = match first {
             Queued::Ready(bytes) => {
@@ -513,14 +516,14 @@ impl Output {
         taken
     }
 
-    /// Ends the run of envelopes in `pending`, if one was begun: it holds segments from there on.
+    /// Ends the run of envelopes in `pending`, if one was begun: the run is replaced by segments.
     fn end_run(&mut self) {
         if let (Some(start), Some(format)) = (self.run.take(), self.segments) {
             self.codecs.segments(format).finish(&mut self.pending, start);
         }
     }
 
-    /// What [`Self::take`] gave is with the client, or will not get there.
+    /// The bytes from [`Self::take`] were sent, or the socket failed.
     pub(super) fn sent(&mut self) {
         self.sending = 0;
         self.count();
@@ -529,12 +532,12 @@ impl Output {
         }
     }
 
-    /// Whether something that was taken is still on its way.
+    /// Whether bytes from [`Self::take`] are being sent.
     pub(super) fn is_sending(&self) -> bool {
         self.sending > 0
     }
 
-    /// The client takes no more: what waits is dropped, and whatever comes.
+    /// The client receives nothing more: waiting output is dropped, and so is later output.
     pub(super) fn set_broken(&mut self) {
         self.broken = true;
         self.pending = Vec::new();

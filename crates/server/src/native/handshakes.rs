@@ -1,8 +1,9 @@
-//! Connections that have not shaken hands yet: so many at once on a shard, each for so long.
+//! Limits to connections in handshake: how many at a time on a shard, and how long each.
 //!
-//! A fresh connection waits for a place before anything of it is read, so that ten thousand that come together, or
-//! that never say anything, take neither the core nor the memory of those that are established. Places are given in the
-//! order of coming. A client has [`HANDSHAKE_TIME`]; while few places are left, the look at which it is found out is enough.
+//! A new connection waits for a place before anything of it is read, so that ten thousand connections that
+//! come together, or that never send anything, take neither processor time nor memory from established ones.
+//! Places are given in order of arrival. A client has [`HANDSHAKE_TIME`] for its handshake, and while few
+//! places are left only [`HANDSHAKE_TIME_PRESSED`].
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,16 +11,16 @@ use std::time::Duration;
 use reactor::metrics::{self, Counter};
 use reactor::{Instant, Permit, Semaphore};
 
-/// Connections of a shard that shake hands at once.
+/// Connections of a shard that may be in handshake at a time.
 const HANDSHAKES_MAX: usize = 512;
-/// Connections that wait for that; later ones are closed.
+/// Connections that may wait for a place; further ones are closed.
 const WAITING_MAX: usize = 1 << 16;
-/// Time a client has to become ready.
+/// Time for the handshake of a client.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// The same, while few places are left.
+/// Time for the handshake while few places are left.
 const HANDSHAKE_TIME_PRESSED: Duration = Duration::from_millis(900);
 
-/// The places of one shard.
+/// The places for handshakes of one shard.
 pub(super) struct Handshakes {
     places: Semaphore,
     blocked: Rc<Counter>,
@@ -43,7 +44,7 @@ impl Handshakes {
         }
     }
 
-    /// Waits for a place; `None` where too many wait.
+    /// Waits for a place; `None` if too many connections wait.
     pub(super) async fn place(&self) -> Option<Permit> {
         if let Some(place) = self.places.try_acquire(1) {
             return Some(place);
@@ -56,7 +57,7 @@ impl Handshakes {
         place
     }
 
-    /// Whether a connection that came at `since` has had its time.
+    /// Whether the time for the handshake of a connection that came at `since` is over.
     pub(super) fn is_over(&self, since: Instant) -> bool {
         let pressed = self.places.available() < HANDSHAKES_MAX / 2;
         since.elapsed() >= if pressed { HANDSHAKE_TIME_PRESSED } else { HANDSHAKE_TIME }

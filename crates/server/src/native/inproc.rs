@@ -1,4 +1,5 @@
-//! A client inside the process: frame bytes in, frame bytes out, no socket. Benches count instructions with it.
+//! A client inside the process: frame bytes in, frame bytes out, no socket. Benches that count instructions
+//! use it.
 
 use std::rc::Rc;
 
@@ -8,13 +9,13 @@ use super::framing::{Input, Next};
 use super::session::{Phase, Session};
 use super::{Native, dispatch};
 
-/// One client, without a socket. Requests are answered one after the other.
+/// A client without a socket. Requests are answered one after the other.
 pub struct InProcess {
     session: Rc<Session>,
     input: Input,
 }
 
-/// Bytes that cannot be followed as frames.
+/// The bytes cannot be parsed as frames any further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a frame: {0}")]
 pub struct NotAFrame(String);
@@ -31,7 +32,7 @@ impl InProcess {
     /// Answers the requests in `bytes` and appends the answers to `out`.
     ///
     /// # Errors
-    /// [`NotAFrame`] for bytes that a connection would close on.
+    /// [`NotAFrame`] for bytes that would close a connection.
     pub async fn exchange(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), NotAFrame> {
         self.input.feed(bytes);
         loop {

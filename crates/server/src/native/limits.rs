@@ -1,10 +1,12 @@
-//! What is in flight on a shard: how many requests, how many bytes of them, and how many bytes of answers that wait for
-//! their clients. Beyond the number requests are shed at once. Beyond the bytes a connection waits, and is not read from,
-//! or is told at once where it asked for that (`THROW_ON_OVERLOAD`); connections wait in line with one request each, so
-//! that they take turns. Clients that leave answers unread are not read from either.
+//! Limits to what is in flight on a shard: the number of requests, their bytes, and the bytes of answers that
+//! wait for their clients. Requests beyond the number are shed at once. If the bytes of requests are used up,
+//! a connection waits and is not read from, or its request is refused at once if the client asked for that
+//! (`THROW_ON_OVERLOAD`). Connections queue with one request each, so that they take turns. Clients that
+//! leave answers unread are not read from either.
 //!
-//! Short requests have a part of the memory to themselves, so that long ones, which a client may send as slowly as it likes, do not
-//! keep them out. A client whose answers were long of late waits in line for the room of the next one as well ([`ShardLimits::wait_for_answer`]).
+//! A part of the memory is reserved for short requests, so that long ones, which a client may send as slowly
+//! as it likes, do not keep them out. A client whose last answers were long also queues for the room of its
+//! next one ([`ShardLimits::wait_for_answer`]).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,62 +17,63 @@ use reactor::metrics::{self, Counter, Gauge};
 use reactor::{Permit, Semaphore};
 use wire::frame::Opcode;
 
-/// Connections that may wait for memory; a request of the next one is shed.
+/// Connections that may wait for memory; the request of a further one is shed.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Bytes of a request up to which it counts as short.
+/// Longest request that counts as short, in bytes.
 const SHORT_BYTES: usize = 16 << 10;
-/// Part of the memory for requests that short ones have to themselves.
+/// The fraction of the memory for requests that is reserved for short ones.
 const SHORT_PART: usize = 4;
-/// Bytes that a long request takes for each of its own: it stands there as it was received and as it is carried out.
+/// Bytes of memory per byte of a long request: it is in memory as received, and again while it is executed.
 const LONG_COPIES: usize = 2;
-/// The same for a long text, measured: its terms take more than their letters, in the parser and in the plan.
+/// Bytes of memory per byte of a long text, measured: in the parser and in the plan, terms take more than
+/// their letters.
 const TEXT_COPIES: usize = 32;
-/// Bytes of an answer from which on the next one of the connection waits for its room.
+/// Answers longer than this make the next one of the connection wait for room, in bytes.
 const LONG_ANSWER_BYTES: usize = 64 << 10;
 
-/// The length and the kind of a request, by which its memory is counted.
+/// The length and kind of a request, which determine its share of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// Bytes of its frame.
+    /// Length of its frame in bytes.
     pub(super) bytes: usize,
-    /// Whether most of it is text that is to be parsed.
+    /// Whether most of it is text that has to be parsed.
     pub(super) is_text: bool,
 }
 
 impl Demand {
-    /// That of a request with this opcode.
+    /// The demand of a request with this opcode.
     #[inline]
     pub(super) fn of(opcode: Opcode, bytes: usize) -> Self {
         Self { bytes, is_text: matches!(opcode, Opcode::Prepare | Opcode::Query) }
     }
 }
 
-/// Counts of one shard against its limits.
+/// The limits of one shard, and their use.
 pub(super) struct ShardLimits {
     requests_max: usize,
-    /// Bytes that long requests may take, and those that are free.
+    /// Bytes of memory for long requests, and the semaphore of the free ones.
     long_max: usize,
     long: Semaphore,
-    /// The same for short requests.
+    /// Bytes of memory for short requests, and the semaphore of the free ones.
     short_max: usize,
     short: Semaphore,
-    /// Bytes of long answers that are not expected yet.
+    /// The semaphore of bytes for long answers that are expected.
     expected: Semaphore,
     pub(super) answers: Rc<Answers>,
-    /// Requests that are at work.
+    /// Number of requests being served.
     serving: Rc<Gauge>,
     shed: Rc<Counter>,
     blocked: Rc<Counter>,
     blocked_now: Rc<Gauge>,
 }
 
-/// Why a request is not let in now.
+/// Why a request is not admitted now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Too many are at work: it is shed, for this reason.
+    /// Too many requests are being served: this one is shed, with this reason.
     Shed(String),
-    /// Too many bytes of requests are in memory: it may wait.
+    /// Too many bytes of requests are in memory: this one may wait.
     Memory,
 }
 
@@ -81,7 +84,7 @@ impl ShardLimits {
             "Requests answered with OVERLOADED because of a limit on what is in flight",
             &[],
         );
-        // Requests have half as much as answers, unless they are to have less.
+        // Requests get half as much memory as answers, or less if `bytes_max` says so.
         let bytes_max = bytes_max.min(room.bytes_max() / 2);
         let short_max = bytes_max / SHORT_PART;
         let long_max = bytes_max - short_max;
@@ -108,14 +111,14 @@ impl ShardLimits {
         })
     }
 
-    /// Requests at work.
+    /// Number of requests being served.
     pub(super) fn serving(&self) -> usize {
         usize::try_from(self.serving.get()).unwrap_or(0)
     }
 
-    /// Counts a request of `bytes` bytes in, or says what forbids it.
+    /// Admits a request, or returns the limit that forbids it.
     ///
-    /// A request larger than the limit takes all of it, so that it is not refused for ever.
+    /// A request larger than the limit takes all of the memory, so that it is not refused for ever.
     pub(super) fn admit(self: &Rc<Self>, bytes: Demand) -> Result<InFlight, Refusal> {
         self.check_requests()?;
         let (memory, bytes) = self.memory_for(bytes);
@@ -123,7 +126,8 @@ impl ShardLimits {
         Ok(self.let_in(memory))
     }
 
-    /// As [`ShardLimits::admit`]; `None` where something forbids it, which is then not counted: the request is offered again.
+    /// As [`ShardLimits::admit`]; `None` if a limit forbids it, which is not counted, because the request is
+    /// offered again.
     #[inline]
     pub(super) fn admit_now(self: &Rc<Self>, bytes: Demand) -> Option<InFlight> {
         let requests = usize::try_from(self.serving.get()).unwrap_or(0);
@@ -134,13 +138,13 @@ impl ShardLimits {
         memory.try_acquire(bytes).map(|memory| self.let_in(memory))
     }
 
-    /// As [`ShardLimits::admit`], for a request whose memory is set aside already.
+    /// As [`ShardLimits::admit`], for a request whose memory is reserved already.
     pub(super) fn admit_with(self: &Rc<Self>, memory: Permit) -> Result<InFlight, Refusal> {
         self.check_requests()?;
         Ok(self.let_in(memory))
     }
 
-    /// Waits in line for memory of `bytes`. `None` where the line is full.
+    /// Queues for memory of a request. `None` if the queue is full.
     pub(super) async fn wait_for_memory(&self, bytes: Demand) -> Option<Permit> {
         let (memory, bytes) = self.memory_for(bytes);
         if let Some(permit) = memory.try_acquire(bytes) {
@@ -151,7 +155,8 @@ impl ShardLimits {
         memory.acquire(bytes).await.ok()
     }
 
-    /// The pool that a request takes its memory from, and how much; a request that is larger than the limit takes all of it.
+    /// The pool from which a request takes its memory, and the bytes to take; a request larger than the pool
+    /// takes all of it.
     #[inline]
     fn memory_for(&self, demand: Demand) -> (&Semaphore, usize) {
         if demand.bytes <= SHORT_BYTES {
@@ -160,23 +165,24 @@ impl ShardLimits {
         (&self.long, self.countable(demand))
     }
 
-    /// Whether memory that was set aside is enough for a request.
+    /// Whether reserved memory is enough for a request.
     pub(super) fn covers(&self, memory: &Permit, demand: Demand) -> bool {
         memory.count() >= self.memory_for(demand).1
     }
 
-    /// Whether somebody waits for memory of a long request.
+    /// Whether a connection waits for memory of a long request.
     pub(super) fn is_memory_wanted(&self) -> bool {
         self.long.waiting() > 0
     }
 
-    /// Bytes that a long request takes of the limit.
+    /// Bytes of the limit that a long request takes.
     pub(super) fn countable(&self, demand: Demand) -> usize {
         let copies = if demand.is_text { TEXT_COPIES } else { LONG_COPIES };
         demand.bytes.saturating_mul(copies).min(self.long_max)
     }
 
-    /// Room for an answer that is likely to have `bytes`, where it is there at once; `Some(None)` where none is needed.
+    /// Room for an answer that is likely to have `bytes`, if there is room now; `Some(None)` if the answer
+    /// needs none.
     pub(super) fn answer_now(&self, bytes: usize) -> Option<Option<Permit>> {
         if bytes <= LONG_ANSWER_BYTES {
             return Some(None);
@@ -184,14 +190,14 @@ impl ShardLimits {
         self.expected.try_acquire(bytes.min(self.answers.room.bytes_max())).map(Some)
     }
 
-    /// Waits in line for room for an answer that is likely to have `bytes`. `None` where the line is full.
+    /// Queues for room for an answer that is likely to have `bytes`. `None` if the queue is full.
     pub(super) async fn wait_for_answer(&self, bytes: usize) -> Option<Permit> {
         self.blocked.inc();
         let _blocked = Counted::new(&self.blocked_now);
         self.expected.acquire(bytes.min(self.answers.room.bytes_max())).await.ok()
     }
 
-    /// The text of the error for a client where others do not read their answers.
+    /// The error text for a client if others do not read their answers.
     pub(super) fn answers_text(&self) -> String {
         format!(
             "No memory for an answer: {} bytes wait for clients that do not read them; ask again later",
@@ -199,7 +205,7 @@ impl ShardLimits {
         )
     }
 
-    /// What Cassandra says to a client that wants to be told of overload.
+    /// Cassandra's error text for a client that asked for errors on overload.
     pub(super) fn memory_text(&self) -> String {
         let bytes_max = self.long_max + self.short_max;
         let used = bytes_max - self.long.available() - self.short.available();
@@ -231,17 +237,17 @@ impl ShardLimits {
     }
 }
 
-/// A request counted in; dropping it counts it out.
+/// A request that counts towards the limits until dropped.
 pub(super) struct InFlight {
     _memory: Permit,
     _serving: Counted,
 }
 
-/// What a request counts against from its frame to its answer; dropping it counts it out.
+/// All permits of a request, from its frame to its answer; dropping it returns them.
 pub(super) struct Held {
     _answer: Expected,
     _admitted: InFlight,
-    /// Room for its answer, where that is likely to be long.
+    /// Room for the answer, if it is likely to be long.
     room: Option<Permit>,
 }
 
@@ -250,13 +256,13 @@ impl Held {
         Self { _answer: answer, _admitted: admitted, room }
     }
 
-    /// The room of the answer, which it needs until it is with the client.
+    /// Takes the room of the answer, which is needed until the answer is sent.
     pub(super) fn take_room(&mut self) -> Option<Permit> {
         self.room.take()
     }
 }
 
-/// One more of something, until dropped.
+/// Adds one to a gauge until dropped.
 pub(super) struct Counted(Rc<Gauge>);
 
 impl Counted {
@@ -276,9 +282,9 @@ impl Drop for Counted {
 #[derive(Debug)]
 pub(super) struct Answers {
     bytes_max: usize,
-    /// Those that are expected, and those that are there.
+    /// Bytes of expected and of waiting answers.
     bytes: Cell<usize>,
-    /// Memory for large answers, of which those that are there take a part.
+    /// Memory for large answers, of which waiting answers take a part.
     room: Rc<AnswerRoom>,
 }
 
@@ -287,47 +293,48 @@ impl Answers {
         Self { bytes_max, bytes: Cell::new(0), room }
     }
 
-    /// A connection has `after` bytes unread, of which `before` are counted.
+    /// Replaces the count of a connection's unread bytes: `before` by `after`.
     pub(super) fn count(&self, before: usize, after: usize) {
         self.bytes.set(self.bytes.get() - before + after);
         self.room.count(before, after);
     }
 
-    /// Counts an answer that is being made and likely to have `bytes`, until what is returned is dropped.
+    /// Counts an answer that is being made and is likely to have `bytes`, until the result is dropped.
     #[inline]
     pub(super) fn expect(this: &Rc<Self>, bytes: usize) -> Expected {
         this.bytes.set(this.bytes.get() + bytes);
         Expected { answers: Rc::clone(this), bytes }
     }
 
-    /// Whether there is room for `more` bytes of an answer that is there.
+    /// Whether there is room for `more` bytes of a waiting answer.
     pub(super) fn have_room(&self, more: usize) -> bool {
         self.room.has(more)
     }
 
-    /// Why there is none for an answer of so many bytes.
+    /// The error of an answer of this many bytes for which there is no room.
     pub(super) fn overloaded(&self, bytes: usize) -> QueryError {
         answer_room::overloaded(bytes, &self.room)
     }
 
-    /// Bytes of the room that are taken.
+    /// Bytes of the room that are in use.
     #[cfg(test)]
     pub(super) fn room_taken(&self) -> usize {
         self.room.taken()
     }
 
-    /// Whether not even a small answer has room.
+    /// Whether there is no room even for a small answer.
     pub(super) fn are_full(&self) -> bool {
         self.room.is_full()
     }
 
-    /// Whether all clients together have too much of them: whoever has any must read it first.
+    /// Whether the answers of all clients together take too much: a client with unread answers must read them
+    /// first.
     pub(super) fn are_too_many(&self) -> bool {
         self.bytes.get() > self.bytes_max
     }
 }
 
-/// An answer in the making.
+/// An expected answer.
 #[derive(Debug)]
 pub(super) struct Expected {
     answers: Rc<Answers>,
@@ -362,7 +369,7 @@ mod tests {
             let limits = limits();
             let long = limits.admit(bytes(6 * MIB)).expect("it takes all that long ones have");
             assert!(matches!(limits.admit(bytes(SHORT_BYTES + 1)), Err(Refusal::Memory)));
-            // One that waits in line keeps no short one out either.
+            // A long request that queues does not keep short ones out either.
             let waiting = limits.wait_for_memory(bytes(MIB));
             let mut waiting = std::pin::pin!(waiting);
             assert!(

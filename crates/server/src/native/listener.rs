@@ -1,8 +1,8 @@
-//! Accepts connections on shard 0 and hands each to the shard that shall have it.
+//! Accepts connections on shard 0 and hands each to its shard.
 //!
-//! On the plain port the shards take turns. On the shard-aware port the client chose: shard = source port modulo
-//! shards (ScyllaDB's protocol extension; the client picks its source port accordingly). Whatever the configuration says,
-//! connections leave a quarter of the process's descriptors to files.
+//! On the plain port the shards take turns. On the shard-aware port the client chooses: shard = source port
+//! modulo shards (ScyllaDB's protocol extension). Whatever the configuration says, connections leave a
+//! quarter of the process's descriptors to files.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,19 +20,20 @@ use super::Native;
 use crate::boot::{BootError, Shard};
 use crate::config::Config;
 
-/// Sockets that the kernel may keep waiting for us.
+/// Connections that the kernel may queue before they are accepted.
 const BACKLOG: u32 = 4096;
 
-/// How long accepting rests after an error such as too many open files.
+/// Pause in accepting after an error such as too many open files.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
-/// Descriptors below which the start warns: what a node of some hundred tables and a few thousand clients has.
+/// Number of descriptors below which the start warns: the need of some hundred tables and a few thousand
+/// clients.
 const DESCRIPTORS_FEW: usize = 10_000;
 
-/// Connections taken in one go, while established ones wait.
+/// Connections accepted in one go while established ones wait.
 const ACCEPTS_PER_TURN: u32 = 8;
 
-/// How many connections the node has, and each client address of them.
+/// Number of open connections of the node, in total and by client address.
 #[derive(Debug, Default)]
 pub(super) struct NodeConnections {
     open: Cell<usize>,
@@ -40,7 +41,7 @@ pub(super) struct NodeConnections {
 }
 
 impl NodeConnections {
-    /// Counts one in, or says in the log why it is refused.
+    /// Counts a new connection; if a limit is exceeded, logs that and returns false.
     fn opened(&self, address: IpAddr, most: Option<usize>, most_per_address: Option<usize>) -> bool {
         let open = self.open.get() + 1;
         let descriptors = reactor::descriptors_max();
@@ -72,7 +73,7 @@ impl NodeConnections {
         true
     }
 
-    /// Counts one out.
+    /// Counts a closed connection.
     pub(super) fn closed(&self, address: IpAddr) {
         self.open.set(self.open.get() - 1);
         let mut by_address = self.by_address.borrow_mut();
@@ -85,14 +86,14 @@ impl NodeConnections {
     }
 }
 
-/// Which shard takes a connection.
+/// How the shard of a new connection is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Turns,
     SourcePort,
 }
 
-/// A port that accepts until it is closed.
+/// A port that accepts connections until it is closed.
 pub struct OpenListener {
     address: SocketAddr,
     choice: Choice,
@@ -102,7 +103,7 @@ pub struct OpenListener {
 }
 
 impl OpenListener {
-    /// For the line that says the node is ready.
+    /// The text for the line that reports the node as ready.
     pub fn description(&self) -> String {
         match self.choice {
             Choice::Turns => format!("{} (CQL)", self.address),

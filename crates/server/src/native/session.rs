@@ -1,7 +1,7 @@
-//! What a connection is to its requests, whatever carries its bytes: state, and a place for answers.
+//! The requests' view of a connection, independent of the transport: its state, and the output for answers.
 //!
-//! `connection` moves the bytes of a socket; benches and tests drive a session without one.
-//! Invariant: an answer is appended to `Output` whole or not at all.
+//! `connection` moves the bytes of a socket; benches and tests use a session without a socket.
+//! Invariant: an answer is appended to `Output` as a whole or not at all.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
@@ -20,47 +20,48 @@ use super::Native;
 use super::connection::Connection;
 use super::framing::Output;
 
-/// How far a session has come.
+/// The phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing but OPTIONS and STARTUP.
+    /// Only OPTIONS and STARTUP are allowed.
     New,
-    /// STARTUP came; AUTH_RESPONSE has to follow.
+    /// STARTUP was received; AUTH_RESPONSE has to follow.
     Authenticating,
-    /// Anything goes.
+    /// All requests are allowed.
     Ready,
 }
 
-/// Names and values; connections of one driver say the same and share them.
+/// Names and values; connections of one driver send the same ones and share them.
 pub(super) type StartupOptions = Rc<[(Box<str>, Box<str>)]>;
 
-/// One client.
+/// The session of one client.
 pub(super) struct Session {
     pub(super) native: Rc<Native>,
-    /// Shared with the requests that run: a change makes another.
+    /// Shared with running requests: a change replaces it.
     pub(super) client: RefCell<Rc<ClientState>>,
     pub(super) phase: Cell<Phase>,
     pub(super) extensions: Cell<Extensions>,
-    /// Whether the client wants OVERLOADED rather than to wait where memory for requests is short.
+    /// Whether the client wants OVERLOADED instead of waiting if memory for requests is short.
     pub(super) throws_on_overload: Cell<bool>,
-    /// The version of the first frame; all others have to have it.
+    /// The version of the first frame; all others must have it too.
     pub(super) version: Cell<Option<ProtocolVersion>>,
-    /// What the client said in STARTUP, as it stood there.
+    /// The options of the client's STARTUP.
     pub(super) startup: RefCell<Option<StartupOptions>>,
-    /// Requests that came.
+    /// Number of requests received.
     pub(super) requests: Cell<u64>,
-    /// Kinds of events the client registered for.
+    /// The kinds of events that the client registered for.
     pub(super) events: Cell<EventTypes>,
     pub(super) output: RefCell<Output>,
-    /// What carries `output` to the client; nothing for one without a socket.
+    /// The connection that sends `output`; empty for a client without a socket.
     pub(super) carrier: OnceCell<Weak<Connection>>,
-    /// Whether it is at that.
+    /// Whether the connection is sending.
     pub(super) sending: Cell<bool>,
-    /// Requests that have begun and are not answered.
+    /// Number of requests that have begun and are not answered.
     pub(super) in_flight: Cell<usize>,
-    /// Those of them that have to be parsed and prepared, or are long.
+    /// Number of these that have to be parsed and prepared, or are long.
     pub(super) heavy: Cell<usize>,
-    /// A request was answered, or some of the output is gone: the one that reads looks whether it may go on.
+    /// Notified when a request was answered or output was sent: the reader then checks whether it may
+    /// continue.
     pub(super) drained: Signal,
 }
 
@@ -87,7 +88,7 @@ impl Session {
         }
     }
 
-    /// The client as `system_views.clients` shows it; `None` for one without a socket.
+    /// The client's row of `system_views.clients`; `None` for a client without a socket.
     pub(super) fn row(&self) -> Option<ClientRow> {
         let client = self.client.borrow();
         let peer = client.peer?;
@@ -112,7 +113,7 @@ impl Session {
         })
     }
 
-    /// Appends the answer of a request that has none but that it was carried out.
+    /// Appends the answer that a request succeeded without a result.
     #[inline]
     pub(super) fn write_void(&self, header: &FrameHeader) {
         let mut output = self.output.borrow_mut();
@@ -124,7 +125,7 @@ impl Session {
         self.send_soon();
     }
 
-    /// Has `write` append whole frames to what goes out.
+    /// Lets `write` append complete frames to the output.
     pub(super) fn write(&self, write: impl FnOnce(&mut Vec<u8>, BodyCompression<'_>)) {
         let mut output = self.output.borrow_mut();
         if output.wants_buffer() {
@@ -135,7 +136,8 @@ impl Session {
         self.send_soon();
     }
 
-    /// As [`Self::write`], of a frame whose long `body` goes out as it is: `write` appends what is before it.
+    /// As [`Self::write`], for a frame with a long body: `write` appends the part before the body, which is
+    /// not copied if possible.
     pub(super) fn write_long(&self, write: impl FnOnce(&mut Vec<u8>), body: Vec<u8>) {
         let mut output = self.output.borrow_mut();
         if output.wants_buffer() {
@@ -146,7 +148,7 @@ impl Session {
         self.send_soon();
     }
 
-    /// Keeps the room of an answer until it is with the client.
+    /// Keeps the room of an answer until the answer is sent.
     #[inline]
     pub(super) fn keep_room(&self, room: Option<Permit>) {
         if let Some(room) = room {
@@ -154,7 +156,7 @@ impl Session {
         }
     }
 
-    /// Has the connection send what waits, unless it is at that.
+    /// Starts the task that sends pending output, unless it runs already.
     #[inline]
     fn send_soon(&self) {
         if !self.sending.get()
@@ -165,14 +167,14 @@ impl Session {
     }
 }
 
-/// A request that has begun; dropping it ends it.
+/// A request that has begun; dropping it counts it as finished.
 pub(super) struct Working {
     session: Rc<Session>,
     heavy: bool,
 }
 
 impl Working {
-    /// One more; `heavy` where it has to be parsed and prepared, or is long.
+    /// Counts a request; `heavy` if it has to be parsed and prepared, or is long.
     #[inline]
     pub(super) fn begin(session: &Rc<Session>, heavy: bool) -> Self {
         session.in_flight.set(session.in_flight.get() + 1);
@@ -180,7 +182,7 @@ impl Working {
         Self { session: Rc::clone(session), heavy }
     }
 
-    /// Whose it is.
+    /// The session of the request.
     #[inline]
     pub(super) fn session(&self) -> &Session {
         &self.session

@@ -1,21 +1,22 @@
-//! What SUPPORTED says: the language, compressions, versions, and our shards.
+//! Contents of SUPPORTED: the language, compressions, protocol versions, and the shards.
 
 use wire::extensions::{ShardingInfo, supported_options};
 use wire::version::ProtocolVersion;
 
 use super::NativeConfig;
 
-/// The CQL version drivers are told.
+/// The CQL version sent to drivers.
 const CQL_VERSION: &str = "3.4.7";
 
-/// Drivers that do not know tablets compute a shard with it, which is a guess here: rows are on the shard that has their
-/// tablet, and drivers that know tablets learn it from answers. The value is ScyllaDB's; its Go driver takes 0 for no shards.
+/// Drivers that do not know tablets compute a row's shard with it, which here is a guess: a row is on the
+/// shard of its tablet, and drivers that know tablets learn the shard from answers. The value is ScyllaDB's;
+/// its Go driver takes 0 to mean that there are no shards.
 const IGNORE_MSB: u8 = 12;
 
 /// The partitioner of every table.
 const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
-/// The options with their values, for a connection of this shard.
+/// The options and their values, for a connection of this shard.
 pub(super) fn options(config: &NativeConfig) -> Vec<(String, Vec<String>)> {
     let mut options = vec![
         ("CQL_VERSION".to_owned(), vec![CQL_VERSION.to_owned()]),

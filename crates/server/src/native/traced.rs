@@ -1,7 +1,8 @@
-//! What the trace of a request says of it: its parameters, and what its answer tells of the work.
+//! Contents of a request's trace: its parameters, and the facts about the work that its answer shows.
 //!
-//! Only requests whose client asked for a trace come here, most of it behind their answer. What drivers' tests look for
-//! is in Cassandra's words (`Read 1 live rows and 0 tombstone cells`) and in ScyllaDB's (`querying locally`).
+//! Only requests whose client asked for a trace come here, mostly after their answer. Events that drivers'
+//! tests look for have Cassandra's words (`Read 1 live rows and 0 tombstone cells`) and ScyllaDB's
+//! (`querying locally`).
 
 use std::rc::Rc;
 
@@ -14,7 +15,7 @@ use wire::extensions::Extensions;
 use wire::frame::{Flags, FrameHeader, Opcode};
 use wire::request::Request;
 
-/// Begins the trace of a request, nothing for one that is answered in turn.
+/// Begins the trace of a request; `None` for one that is answered in turn.
 pub(super) fn begin(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
     let (name, parameters) = match request {
         Request::Query { parameters, .. } => ("Execute CQL3 query", Some(parameters)),
@@ -35,7 +36,7 @@ pub(super) fn begin(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
         if let Some(page_size) = parameters.page_size.filter(|_| !matches!(request, Request::Batch { .. })) {
             trace.parameter("page_size", page_size.to_string());
         }
-        // What was not said is SERIAL, and told as in Cassandra.
+        // The default is SERIAL, which Cassandra shows too.
         let serial = parameters.serial_consistency.unwrap_or(Consistency::Serial);
         trace.parameter("serial_consistency_level", serial.name());
     }
@@ -45,7 +46,7 @@ pub(super) fn begin(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
     Some(trace)
 }
 
-/// Runs a request, noting what it reads from the disk where that is wanted.
+/// Runs a request; if `reads` is given, notes there which disk reads it causes.
 pub(super) async fn noting<T>(reads: Option<&Rc<ReadNotes>>, request: impl Future<Output = T>) -> T {
     match reads {
         Some(reads) => storage::noting(reads, request).await,
@@ -53,7 +54,7 @@ pub(super) async fn noting<T>(reads: Option<&Rc<ReadNotes>>, request: impl Futur
     }
 }
 
-/// Notes what `body`, that of the RESULT a request got, tells.
+/// Adds the events that the body of the request's RESULT shows.
 pub(super) fn answered(trace: &mut Trace, request: &FrameHeader, body: &[u8], extensions: &Extensions) {
     let header = FrameHeader { opcode: Opcode::Result, flags: Flags::default(), ..*request };
     match decode(&header, body, extensions).map(|response| response.body) {

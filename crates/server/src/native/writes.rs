@@ -1,10 +1,11 @@
-//! Writes that wait for the commit log, begun where their frames were cut: one line for a shard, ended by one task.
+//! Queue of writes that wait for the commit log: one line per shard, completed by one task.
 //!
-//! The commit log ends writes in the order in which it took them, so who stands first in the line is told first: one task that
-//! waits for the first ends all of a group, whichever connection they came by, without a task and a wake of their own. That
-//! task never waits for a client: a client that does not read must not keep a memtable from being sealed.
-//! Invariant: who stands behind has no earlier deadline; `query` begins writes here that all have the same time
-//! (`query::Engine::begin_write`). Each is counted in as any request, which bounds the line.
+//! The commit log completes writes in the order in which it accepted them, so the first in the line is
+//! completed first. One task that waits for the first write completes all writes of a group, whatever their
+//! connections; they need no task and no wake-up of their own. The task never waits for a client: a client
+//! that does not read must not keep a memtable from being sealed.
+//! Invariant: a write has no earlier deadline than those before it, because all have the same timeout
+//! (`query::Engine::begin_write`). Each write is admitted like any request, which bounds the line.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,31 +22,31 @@ use super::dispatch;
 use super::limits::Held;
 use super::session::Working;
 
-/// Writes ended before others have their turn.
+/// Writes completed before other tasks get a turn.
 const WRITES_PER_TURN: usize = 32;
 
-/// A write on its way.
+/// A write in the line.
 pub(super) struct Begun {
     pub(super) working: Working,
     pub(super) header: FrameHeader,
     pub(super) writing: Writing,
-    /// How long it takes is measured.
+    /// Measures the latency of the write.
     pub(super) timed: Timed,
-    /// What it counts against; a client without a socket is not counted.
+    /// The permits of the request; `None` for a client without a socket.
     pub(super) held: Option<Held>,
 }
 
 /// The line of one shard.
 pub(super) struct WriteLine {
     line: RefCell<VecDeque<Begun>>,
-    /// Wakes the task, once it has run. Who comes to an empty line has the commit log wake it, so that it need not run for
-    /// that alone.
+    /// The waker of the task, once it has run. The first write to join an empty line registers this waker
+    /// with the commit log, so that the task need not run for that alone.
     ender: RefCell<Option<Waker>>,
     closed: Cell<bool>,
 }
 
 impl WriteLine {
-    /// An empty line, and the task that ends what stands in it.
+    /// Opens an empty line and starts the task that completes its writes.
     pub(super) fn open() -> Rc<Self> {
         let line =
             Rc::new(Self { line: RefCell::default(), ender: RefCell::default(), closed: Cell::new(false) });
@@ -56,7 +57,7 @@ impl WriteLine {
                 if reactor::spawn(Group::STATEMENT, async move { ending.end_all().await }).await.is_ok() {
                     return;
                 }
-                // The one that broke it is not tried again; the reactor has told of it.
+                // The write that caused the panic is dropped; the reactor has reported the panic.
                 let broken = watched.line.borrow_mut().pop_front();
                 drop(broken);
             }
@@ -65,7 +66,7 @@ impl WriteLine {
         line
     }
 
-    /// Has the line end when nobody stands in it any more.
+    /// Lets the task end once the line is empty.
     pub(super) fn close(&self) {
         self.closed.set(true);
         if let Some(ender) = self.ender.take() {
@@ -73,7 +74,7 @@ impl WriteLine {
         }
     }
 
-    /// Puts a write at the end.
+    /// Appends a write to the line.
     #[inline]
     pub(super) fn join(&self, begun: Begun) {
         let mut line = self.line.borrow_mut();
@@ -81,7 +82,7 @@ impl WriteLine {
         let first = line.len() == 1;
         drop(line);
         if first && let Some(ender) = &*self.ender.borrow() {
-            // Ended already where its keyspace does not want it in the log.
+            // The write may be complete already, if its keyspace does not use the commit log.
             let _ = self.poll_end(&mut Context::from_waker(ender));
         }
     }
@@ -93,7 +94,7 @@ impl WriteLine {
                 return Poll::Pending;
             }
             if !self.line.borrow().is_empty() {
-                // Others have their turn first.
+                // Other tasks get a turn first.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -102,7 +103,8 @@ impl WriteLine {
         .await;
     }
 
-    /// Ends those that may, from the first on; ready after some of them, or when nobody is left.
+    /// Completes writes from the front of the line; ready after `WRITES_PER_TURN` of them, or once the line
+    /// is empty.
     fn poll_end(&self, context: &mut Context<'_>) -> Poll<()> {
         for _ in 0..WRITES_PER_TURN {
             let mut line = self.line.borrow_mut();
@@ -112,7 +114,7 @@ impl WriteLine {
             drop(line);
             begun.timed.end();
             dispatch::end_write(begun.working.session(), &begun.header, ended);
-            // Its buffers go back first: the next request is about to begin.
+            // Buffers are returned first: the next request is about to begin.
             let Begun { working, writing, held, .. } = begun;
             drop((writing, held, working));
         }

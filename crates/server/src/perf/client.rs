@@ -1,7 +1,8 @@
 //! A client inside the process: statements as frames, and prepared requests copied from a template.
 //!
-//! What a request costs its client is a copy of some hundred bytes and a look at a few of the answer's, so that what is
-//! counted is the server's. Answers are told by opcode and kind of result; a run's last answer is decoded whole.
+//! A request costs its client a copy of some hundred bytes and a check of a few bytes of the answer, so
+//! nearly all the cost counted is the server's. An answer is checked by its opcode and its kind of result;
+//! the last answer of a run is decoded in full.
 
 use wire::Consistency;
 use wire::client::{ClientConnection, ClientRequest, Parameters, RequestOptions, ResponseBody};
@@ -14,27 +15,27 @@ use super::PerfError;
 use crate::inproc::Node;
 use crate::native::inproc::InProcess;
 
-/// Longest answer that is read.
+/// Longest answer that is decoded.
 const ANSWER_BYTES_MAX: usize = 1 << 28;
-/// Bytes of a partition's key.
+/// Length of a partition key in bytes.
 pub(super) const KEY_BYTES: usize = 8;
-/// Where an answer's opcode stands (native_protocol_v4.spec §2).
+/// Offset of the opcode in an answer's header (native_protocol_v4.spec §2).
 const OPCODE_AT: usize = 4;
 
-/// A prepared request in which a key is to be put.
+/// A prepared request with a placeholder for the key.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     frame: Vec<u8>,
     key_at: usize,
-    /// Kind of the RESULT that answers it.
+    /// Expected kind of RESULT.
     result: u32,
 }
 
-/// A RESULT without content, and one with rows (native_protocol_v4.spec §4.2.5).
+/// Kinds of RESULT: without content, and with rows (native_protocol_v4.spec §4.2.5).
 const VOID: u32 = 1;
 const ROWS: u32 = 2;
 
-/// One client of the shard it was made on.
+/// A client of the shard that made it.
 pub(super) struct Client {
     session: InProcess,
     connection: ClientConnection,
@@ -44,7 +45,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client whose handshake is over.
+    /// Opens a client and completes its handshake.
     ///
     /// # Errors
     /// [`PerfError::Unexpected`].
@@ -77,7 +78,7 @@ impl Client {
             .map_err(|error| PerfError::Unexpected { what: "a request".into(), answer: error.to_string() })
     }
 
-    /// The last answer, decoded, where `read` takes it.
+    /// Decodes the last answer; an error if `read` returns `None` for it.
     fn expect<T>(
         &self,
         what: &str,
@@ -92,7 +93,7 @@ impl Client {
         read(&response.body).ok_or_else(|| unexpected(format!("{:?}", response.body)))
     }
 
-    /// Executes a statement that answers no rows.
+    /// Executes a statement that returns no rows.
     ///
     /// # Errors
     /// [`PerfError::Unexpected`].
@@ -103,7 +104,7 @@ impl Client {
         })
     }
 
-    /// Prepares a statement whose markers take the values given, the key among them at `key`.
+    /// Prepares a statement. `values` are those of its markers; the value at index `key` is the key.
     ///
     /// # Errors
     /// [`PerfError::Unexpected`].
@@ -118,7 +119,8 @@ impl Client {
             ResponseBody::Prepared(prepared) => Some(prepared.id.to_vec()),
             _ => None,
         })?;
-        // The bytes that the key's bring forth are found by encoding two keys and looking where they differ.
+        // The key's offset in the frame is found by encoding the request with two keys and comparing the
+        // results.
         let mut encode = |filler: u8| {
             let placeholder = [filler; KEY_BYTES];
             let values: Vec<ValueRef<'_>> = values
@@ -142,10 +144,10 @@ impl Client {
         Ok(Template { frame, key_at, result })
     }
 
-    /// Executes a prepared request; says whether the answer is of the kind that it should be.
+    /// Executes a prepared request; returns whether the answer has the expected kind.
     ///
     /// # Errors
-    /// [`PerfError::Unexpected`] where the session cannot be gone on with.
+    /// [`PerfError::Unexpected`] if the session cannot continue.
     pub(super) async fn execute(&mut self, template: &Template, key: u64) -> Result<bool, PerfError> {
         self.request.clear();
         self.request.extend_from_slice(&template.frame);
@@ -156,13 +158,13 @@ impl Client {
             && kind == Some(&template.result.to_be_bytes()))
     }
 
-    /// Whether it executed anything: its last answer is that of a prepared request.
+    /// Whether the last request of this client was `template`'s.
     pub(super) fn was_answered(&self, template: &Template) -> bool {
         self.request.len() == template.frame.len()
             && self.request[..template.key_at] == template.frame[..template.key_at]
     }
 
-    /// Checks the last answer of `template` whole: its rows, where it has some.
+    /// Decodes the last answer of `template` and checks it: void, or exactly one row.
     ///
     /// # Errors
     /// [`PerfError::Unexpected`].

@@ -1,4 +1,4 @@
-//! `ceto perf commitlog`: entries appended to a shard's commit log, in either mode of being safe.
+//! `ceto perf commitlog`: appends entries to a shard's commit log, with either `commitlog_sync`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use super::directory::Directory;
 use super::meter::Meter;
 use super::run::{self, Bench, RunOptions, Slice, Until};
 
-/// When an append is answered (`commitlog_sync`).
+/// When an append is acknowledged (`commitlog_sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Sync {
     /// When the kernel has it

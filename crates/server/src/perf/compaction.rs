@@ -1,7 +1,7 @@
-//! `ceto perf compaction`: table files merged into one by the shard's own major compaction.
+//! `ceto perf compaction`: merges table files into one by a major compaction of the shard.
 //!
-//! Files are made by writing and flushing, which is not timed; each of them has the same share of the partitions that
-//! the others have too, so that rows are reconciled and not only copied.
+//! The files are made by writing and flushing, which is not timed. Files share a part of their partitions, so
+//! the compaction reconciles rows and does not only copy them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use super::run::{self, Bench, RunOptions, Slice, Until};
 use super::table;
 use crate::config::Driver;
 
-/// Longest wait of one write.
+/// Timeout of one write.
 const WRITE_TIME: Duration = Duration::from_secs(60);
-/// Writes in flight while files are made.
+/// Concurrent writes while files are made.
 const WRITERS: u64 = 32;
 
 /// Options of `ceto perf compaction`.
@@ -60,7 +60,7 @@ pub(super) fn run(options: Options) -> Result<(), PerfError> {
         let measured = async {
             let options_of_keyspace = KeyspaceOptions {
                 replication: [("class".to_owned(), "LocalStrategy".to_owned())].into(),
-                // What is measured is compaction; the log would only be written and thrown away.
+                // Compaction is measured; the log would only be written and thrown away.
                 durable_writes: false,
                 tablets: None,
             };
@@ -88,7 +88,7 @@ struct Compaction {
 }
 
 impl Compaction {
-    /// Empties the table and writes the files that are merged next.
+    /// Empties the table and writes the files for the next compaction.
     async fn make_files(&mut self) -> Result<(), PerfError> {
         self.storage.truncate(table::TABLE).await?;
         let Options { files, partitions, shared, value_bytes, .. } = self.options;
@@ -147,7 +147,7 @@ impl Bench for Compaction {
             let storage = &self.storage;
             let compaction = self.meter.measure(async {
                 let storage = storage.clone();
-                // In the group it always runs in.
+                // Compactions always run in this group.
                 let compaction = Measured::new(async move { storage.compact(table::TABLE).await });
                 reactor::spawn(Group::COMPACTION, compaction).await
             });

@@ -1,6 +1,7 @@
-//! Sets a run beside one that was kept: each figure, how it changed, and whether it moved by more than the runs' own noise.
+//! Compares a run with a stored one: each figure, its change, and whether the change exceeds the noise of the
+//! runs.
 //!
-//! Rates say little about another machine or another hour; counts do, so `--hold` is about counts alone.
+//! Rates mean little across machines or hours; counts do not vary so, so `--hold` checks counts only.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +10,10 @@ use serde_json::Value;
 
 use super::PerfError;
 
-/// Largest file that is read as a kept run.
+/// Largest file that is read as a stored run.
 const RUN_BYTES_MAX: usize = 16 << 20;
-/// Allocations an operation may take more before it counts as grown: stray ones of a second are shared by its operations.
+/// Growth of allocations per operation that is tolerated: a few allocations per second are shared by all
+/// operations.
 const ALLOCATIONS_SLACK: f64 = 0.01;
 
 /// Options of `ceto perf compare`.
@@ -26,7 +28,7 @@ pub struct Options {
     hold: Option<f64>,
 }
 
-/// The figures that are compared: name, and whether less is better.
+/// The compared figures: name, and whether less is better.
 const FIGURES: [(&str, bool); 6] = [
     ("median tps", false),
     ("max tps", false),
@@ -60,7 +62,7 @@ async fn read(path: &Path) -> Result<Value, PerfError> {
     }
 }
 
-/// Lines to print, and what of the counts grew beyond `hold` per cent.
+/// The lines to print, and the counts that grew by more than `hold` per cent.
 fn compare(old: &Value, new: &Value, hold: Option<f64>) -> Result<(Vec<String>, Vec<String>), PerfError> {
     if old["bench"] != new["bench"] {
         let name = |run: &Value| run["bench"].as_str().unwrap_or_default().to_owned();

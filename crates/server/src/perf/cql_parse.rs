@@ -1,4 +1,4 @@
-//! `ceto perf cql-parse`: statements from text to syntax tree, one after the other.
+//! `ceto perf cql-parse`: parses statements into syntax trees, one after the other.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::run::{self, Bench, RunOptions, Slice, Until};
 /// Largest file of statements.
 const FILE_BYTES_MAX: usize = 16 << 20;
 
-/// What clients send most, and some that they send seldom.
+/// The most common statements of clients, and some rare ones.
 const STATEMENTS: [&str; 8] = [
     "SELECT c0, c1, c2, c3, c4 FROM ks.cf WHERE key = ?",
     "INSERT INTO ks.cf (key, c0, c1, c2, c3, c4) VALUES (?, ?, ?, ?, ?, ?) USING TTL ? AND TIMESTAMP ?",

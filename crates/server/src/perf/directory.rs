@@ -1,4 +1,4 @@
-//! A directory for what a bench writes: the caller's, or one of its own that goes with it.
+//! The directory of a bench: the caller's, or a temporary one that is removed at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// The directory given, or a fresh one in the system's temporary directory.
+    /// The directory given, or a new one in the system's temporary directory.
     ///
     /// # Errors
     /// [`PerfError::Io`].
@@ -33,7 +33,7 @@ impl Directory {
         &self.path
     }
 
-    /// Removes what the run made for itself.
+    /// Removes the directory if it is a temporary one.
     ///
     /// # Errors
     /// [`PerfError::Io`].

@@ -1,7 +1,8 @@
-//! What operations take of a shard: heap allocations, polls of tasks, and instructions and cycles where they are counted.
+//! Costs of operations on a shard: heap allocations, polls of tasks, and instructions and cycles if the
+//! processor counts them.
 //!
-//! A meter belongs to the thread it was made on. Invariant: reading it twice and subtracting gives what was used between;
-//! reading allocates nothing.
+//! A meter belongs to the thread that made it. Invariant: the difference of two readings is the cost of the
+//! work between them; a reading allocates nothing.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,19 +10,19 @@ use std::task::{Context, Poll};
 use reactor::cpu_counters::{CpuCounters, CpuCounts};
 use reactor::metrics;
 
-/// What was used so far, or between two readings.
+/// Costs so far, or between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Used {
     /// Heap allocations.
     pub(super) allocations: u64,
     /// Polls of tasks.
     pub(super) tasks: u64,
-    /// `None` where the processor's counters are not to be had.
+    /// `None` if the processor's counters are not available.
     pub(super) cpu: Option<CpuCounts>,
 }
 
 impl Used {
-    /// What two shards used, or one in two stretches.
+    /// The sum of two costs: of two shards, or of two stretches of one shard.
     pub(super) fn and(self, other: Self) -> Self {
         let sum = |a: CpuCounts, b: CpuCounts| CpuCounts {
             instructions: a.instructions + b.instructions,
@@ -35,14 +36,14 @@ impl Used {
     }
 }
 
-/// The counters of this thread.
+/// The counters of the current thread.
 #[derive(Debug)]
 pub(super) struct Meter {
     cpu: Option<CpuCounters>,
 }
 
 impl Meter {
-    /// Counters from now on.
+    /// A meter with the processor's counters, if they are available.
     pub(super) fn new() -> Self {
         Self { cpu: CpuCounters::open().ok() }
     }
@@ -57,7 +58,7 @@ impl Meter {
         Used { allocations: memory::allocations(), tasks: metrics::polls(), cpu }
     }
 
-    /// What `work` uses of this shard, and its output.
+    /// Runs `work`; returns its output and its costs on this shard.
     pub(super) async fn measure<T>(&self, work: impl Future<Output = T>) -> (T, Used) {
         let before = self.read();
         let output = work.await;
@@ -71,12 +72,12 @@ impl Meter {
     }
 }
 
-/// Work whose polls go through a function of their own, so that a profiler can be told to look at these alone and at nothing that
-/// comes before (`valgrind --tool=callgrind --toggle-collect='*Measured*poll*'`; `perf/counts.sh` does).
+/// Work whose polls go through a function of their own, so that a profiler can be limited to that function
+/// (`valgrind --tool=callgrind --toggle-collect='*Measured*poll*'`, as `perf/counts.sh` does).
 pub(super) struct Measured<F>(Pin<Box<F>>);
 
 impl<F> Measured<F> {
-    /// The same work.
+    /// Wraps `work`.
     pub(super) fn new(work: F) -> Self {
         Self(Box::pin(work))
     }

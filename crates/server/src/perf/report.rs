@@ -1,4 +1,4 @@
-//! Results in the field's form: a line a second, the four lines at the end, and JSON that can be kept.
+//! Results of a run: a line per second, the summary at the end, and JSON to store.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::PerfError;
 use super::run::Slice;
 
-/// One second of a run, per operation.
+/// The figures of one second of a run; allocations, tasks, instructions and cycles are per operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Second {
     operations: u64,
@@ -15,12 +15,12 @@ pub(super) struct Second {
     rate: f64,
     allocations: f64,
     tasks: f64,
-    /// Instructions and cycles, where they are counted.
+    /// Instructions and cycles, if they are counted.
     cpu: Option<(f64, f64)>,
 }
 
 impl Second {
-    /// What a slice came to.
+    /// The figures of a slice.
     pub(super) fn of(slice: &Slice) -> Self {
         let operations = slice.operations.max(1) as f64;
         let each = |count: u64| count as f64 / operations;
@@ -34,7 +34,7 @@ impl Second {
         }
     }
 
-    /// As a line, what is not counted left out.
+    /// The figures as a line, without those that are not counted.
     pub(super) fn line(&self) -> String {
         let cpu = self.cpu.map_or_else(String::new, |(instructions, cycles)| {
             format!(" {instructions:7.0} insns/op, {cycles:7.0} cycles/op,")
@@ -54,12 +54,12 @@ impl Second {
     }
 }
 
-/// A whole run.
+/// The summary of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Summary {
     name: &'static str,
     parameters: Map<String, Value>,
-    /// In the order they were measured; never empty.
+    /// In the order of measurement; never empty.
     seconds: Vec<Second>,
     median: Second,
     deviation: f64,
@@ -68,7 +68,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Sums up a run of at least one second.
+    /// Summarizes a run of at least one second.
     pub(super) fn of(name: &'static str, parameters: Map<String, Value>, seconds: Vec<Second>) -> Self {
         let mut sorted = seconds.clone();
         sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
@@ -89,7 +89,7 @@ impl Summary {
         self.seconds.iter().map(|second| second.operations).sum()
     }
 
-    /// The lines at the end.
+    /// The lines of the summary.
     pub(super) fn lines(&self) -> Vec<String> {
         vec![
             String::new(),
@@ -100,7 +100,7 @@ impl Summary {
         ]
     }
 
-    /// What is kept of it.
+    /// The run as JSON.
     pub(super) fn json(&self) -> Value {
         json!({
             "bench": self.name,
@@ -123,7 +123,7 @@ impl Summary {
     }
 }
 
-/// Writes a run to a file.
+/// Stores a run in a file.
 ///
 /// # Errors
 /// [`PerfError::Io`].

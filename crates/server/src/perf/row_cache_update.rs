@@ -1,7 +1,9 @@
-//! `ceto perf row-cache-update`: what a memtable says merged into the row cache, as at the end of a flush.
+//! `ceto perf row-cache-update`: merges the contents of a memtable into the row cache, as at the end of a
+//! flush.
 //!
-//! Only the merge is timed and counted: memtables are filled between the stretches, and no table file is written.
-//! Invariant: with `--known` every partition is in the cache when it is merged into, without it none is.
+//! Only the merge is timed and counted: memtables are filled between the measurements, and no table file is
+//! written.
+//! Invariant: with `--known` every partition is in the cache before the merge, without it none is.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,9 +27,10 @@ use super::meter::{Meter, Used};
 use super::run::{self, Bench, RunOptions, Slice, Until};
 use super::table;
 
-/// Longest wait of one write.
+/// Timeout of one write.
 const WRITE_TIME: Duration = Duration::from_secs(60);
-/// Most bytes of values that one stretch merges, as a part of memory: a memtable must not be flushed while it is filled.
+/// The values of one stretch take at most this fraction of memory, so that the memtable is not flushed while
+/// it is filled.
 const VALUES_OF_MEMORY: u64 = 8;
 
 /// Options of `ceto perf row-cache-update`.
@@ -89,7 +92,7 @@ pub(super) fn run(options: Options) -> Result<(), PerfError> {
     })
 }
 
-/// `ks.cf (key blob, at int, value blob, PRIMARY KEY (key, at))`, one tablet; nothing of it goes into the commit log.
+/// Creates `ks.cf (key blob, at int, value blob, PRIMARY KEY (key, at))`, one tablet, without durable writes.
 async fn create_table(storage: &Storage) -> Result<(), PerfError> {
     if storage.schema().table_by_id(table::TABLE).is_some() {
         return Ok(());
@@ -136,7 +139,7 @@ struct RowCacheUpdate {
 }
 
 impl RowCacheUpdate {
-    /// Writes every row once more, later than before.
+    /// Writes every row again with a later timestamp.
     async fn fill(&mut self) -> Result<(), PerfError> {
         self.timestamp += 1;
         let (mut mutation, mut clustering) = (Vec::new(), Vec::new());
@@ -159,7 +162,7 @@ impl RowCacheUpdate {
         Ok(())
     }
 
-    /// Checks that the cache has what was merged last.
+    /// Checks that the cache has all rows.
     fn check(&self) -> Result<(), PerfError> {
         let rows = self.storage.stats().cache_rows;
         if rows == self.options.rows_at_a_time() {
@@ -199,7 +202,7 @@ impl Bench for RowCacheUpdate {
             let began = reactor::now();
             let update = self.meter.measure(async {
                 let storage = self.storage.clone();
-                // In the group it always runs in.
+                // Merges into the cache always run in this group.
                 let update = async move { measuring::update_row_cache(&storage, table::TABLE).await };
                 reactor::spawn(Group::MEMTABLE, update).await
             });

@@ -1,6 +1,6 @@
-//! Turns the seconds of a run: one slice of work after the other, a line for each, then the summary.
+//! Drives a run: one slice of work after the other, a line for each, then the summary.
 //!
-//! Leaned on by every bench. Invariant: no slice is begun after the run's end.
+//! Used by every bench. Invariant: no slice begins after the end of the run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::config::Driver;
 
 /// Longest run in seconds: a day.
 const SECONDS_MAX: i64 = 86_400;
-/// Longest wait of one operation that waits at all.
+/// Timeout of one operation, for operations that wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Length of a slice.
 const SLICE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) struct RunOptions {
     pub workdir: Option<PathBuf>,
 }
 
-/// The reactor of a bench on one shard that talks to the kernel like this.
+/// The reactor's configuration for a bench on one shard with this driver.
 pub(super) fn reactor_with(driver: Driver) -> reactor::Config {
     let driver = match driver {
         Driver::Auto => reactor::DriverChoice::Auto,
@@ -45,17 +45,18 @@ pub(super) fn reactor_with(driver: Driver) -> reactor::Config {
     reactor::Config { driver, name: "perf".into(), ..reactor::Config::default() }
 }
 
-/// When a slice of work is over.
+/// When a slice ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Until {
     /// At an instant.
     Time(Instant),
-    /// After so many operations on each shard.
+    /// After this many operations on each shard.
     Operations(u64),
 }
 
 impl Until {
-    /// Whether work may go on after `done` operations; the clock is looked at, so do not ask for each operation.
+    /// Whether work continues after `done` operations. May read the clock: do not call it for every
+    /// operation.
     pub(super) fn goes_on(self, done: u64) -> bool {
         match self {
             Self::Time(end) => now() < end,
@@ -64,37 +65,37 @@ impl Until {
     }
 }
 
-/// What a slice of work came to.
+/// The result of a slice.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Slice {
     pub(super) operations: u64,
-    /// Of these, failed.
+    /// Operations that failed.
     pub(super) errors: u64,
-    /// Time that counts, nanoseconds.
+    /// Measured time in nanoseconds.
     pub(super) elapsed_ns: u64,
     pub(super) used: Used,
 }
 
-/// Something to be measured.
+/// A benchmark.
 pub(super) trait Bench {
-    /// Its name on the command line.
+    /// The name on the command line.
     const NAME: &'static str;
-    /// What one operation is.
+    /// A description of one operation.
     fn operation(&self) -> String;
-    /// What shaped the run.
+    /// The parameters of the run.
     fn parameters(&self) -> Map<String, Value>;
-    /// Operations per shard that end the run, instead of its time.
+    /// The number of operations per shard after which the run ends; `None` ends it by time.
     fn operations_per_shard(&self) -> Option<u64> {
         None
     }
-    /// Works until `until`, at least once.
+    /// Works until `until`, but performs at least one operation.
     async fn slice(&mut self, until: Until) -> Result<Slice, PerfError>;
 }
 
-/// Runs a bench for its time and prints; the result goes to the file that the options name.
+/// Runs a bench, prints its figures, and stores the result in the file that the options name.
 ///
 /// # Errors
-/// Those of the bench; [`PerfError::Failed`] when operations failed, after printing; [`PerfError::Io`].
+/// Errors of the bench; [`PerfError::Failed`] if operations failed, after printing; [`PerfError::Io`].
 pub(super) async fn run<B: Bench>(bench: &mut B, options: &RunOptions) -> Result<(), PerfError> {
     println!("{}: an operation is {}", B::NAME, bench.operation());
     let mut seconds = Vec::new();

@@ -1,9 +1,10 @@
-//! `ceto perf simple-query`: prepared point requests on a node without sockets, each shard with clients of its own.
+//! `ceto perf simple-query`: prepared point requests on a node without sockets; each shard has clients of its
+//! own.
 //!
-//! Every client has one request in flight and asks for random partitions of all, so on several shards most requests cross to
-//! the shard that has the partition. The partitions are written before the first second. Under
-//! `valgrind --tool=callgrind` the difference of two runs with `--operations-per-shard` gives exact instructions of a
-//! request; `perf/counts.sh` holds them.
+//! Every client has one request in flight, for a random partition of the whole table, so with several shards
+//! most requests cross to the shard that owns the partition. The partitions are written before the first
+//! second. Under `valgrind --tool=callgrind` the difference of two runs with `--operations-per-shard` gives
+//! the exact instructions of one request; `perf/counts.sh` checks them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,10 +24,10 @@ use super::run::{self, Bench, RunOptions, Slice, Until};
 use crate::config::{Config, Driver};
 use crate::inproc::Node;
 
-/// Columns of a row, and bytes of each.
+/// Columns of a row, and the length of each in bytes.
 const COLUMNS: usize = 5;
 const COLUMN_BYTES: usize = 32;
-/// Requests of one client between two looks at the clock.
+/// Requests of one client between two checks of the clock.
 const STRIDE: u64 = 16;
 /// Clients that write the partitions before the first second.
 const FILLERS: usize = 64;
@@ -86,7 +87,7 @@ impl Options {
         kinds.into_iter().find(|(is_it, _)| *is_it).map_or("read", |(_, kind)| kind)
     }
 
-    /// Table and statement, and where its key marker is.
+    /// The statement that creates the table, the measured statement, and the index of its key marker.
     fn statement(&self) -> (&'static str, &'static str, usize) {
         match self.kind() {
             "write" => (TABLE, INSERT, 0),
@@ -126,7 +127,7 @@ pub(super) fn run(options: Options) -> Result<(), PerfError> {
     outcome.map_err(PerfError::Elsewhere)
 }
 
-/// What shard 0 does: opens the node, measures on every shard, closes.
+/// The work of shard 0: opens the node, measures on every shard, and closes the node.
 async fn lead(options: Options) -> Result<(), PerfError> {
     let directory = Directory::open(options.run.workdir.as_deref()).await?;
     let workdir = directory.path().to_owned();
@@ -173,7 +174,7 @@ async fn measure(node: &Node, options: &Options) -> Result<(), PerfError> {
     last.check()
 }
 
-/// Writes what is in memory to table files, on every shard; the row cache has it then.
+/// Flushes all tables on every shard, after which the row cache has their rows.
 async fn flush() -> Result<(), PerfError> {
     for shard in 0..reactor::shard_count() {
         let flushed = mesh::call(shard, Group::MEMTABLE, || async {
@@ -225,7 +226,7 @@ async fn prepare(client: &mut Client, statement: &str, key: usize) -> Result<Tem
     client.prepare(statement, &values, key).await
 }
 
-/// The clients of one shard; found with `reactor::local`.
+/// The clients of a shard; found with `reactor::local`.
 struct Clients {
     idle: RefCell<Vec<One>>,
     template: Template,
@@ -233,14 +234,14 @@ struct Clients {
     meter: Meter,
 }
 
-/// A client and its random numbers.
+/// A client and the state of its random numbers.
 struct One {
     client: Client,
     random: u64,
 }
 
 impl One {
-    /// A key of any partition (SplitMix64).
+    /// A random key below `partitions` (SplitMix64).
     fn next_key(&mut self, partitions: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -264,7 +265,7 @@ impl Clients {
         Ok(Self { idle: RefCell::new(idle), template, partitions: options.partitions, meter: Meter::new() })
     }
 
-    /// Has every client work until `until`.
+    /// Runs every client until `until`.
     async fn slice(self: Rc<Self>, until: Until) -> Result<Slice, PerfError> {
         let done = Rc::new(Cell::new(0));
         let errors = Rc::new(Cell::new(0));
@@ -327,9 +328,9 @@ impl Clients {
         outcome
     }
 
-    /// Checks what the clients were answered last.
+    /// Checks the last answer of each client.
     fn check(&self) -> Result<(), PerfError> {
-        // Not every client had its turn where there are few operations.
+        // With few operations, some clients have executed none.
         let idle = self.idle.borrow();
         idle.iter()
             .filter(|one| one.client.was_answered(&self.template))

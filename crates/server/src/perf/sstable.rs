@@ -1,4 +1,5 @@
-//! `ceto perf sstable`: a table file written, scanned from end to end, or read by its index, with nothing cached.
+//! `ceto perf sstable`: writes a table file, scans it from end to end, or reads it by its index, with nothing
+//! cached.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -21,12 +22,12 @@ use super::run::{self, Bench, RunOptions, Slice, Until};
 use super::table;
 use crate::config::Driver;
 
-/// Partitions between two looks at the clock.
+/// Partitions between two checks of the clock.
 const STRIDE: u64 = 16;
-/// Rows go through this many bytes of memory at most.
+/// Longest value of a row: rows are built in memory.
 const VALUE_BYTES_MAX: i64 = 1 << 20;
 
-/// What is done with the file.
+/// The operation on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// Write it, again and again
@@ -97,7 +98,7 @@ struct SstableBench {
     options: Options,
     directory: PathBuf,
     table: Rc<Table>,
-    /// By token; the number is what the row is made of.
+    /// Keys in token order, each with the number from which its row is made.
     keys: Vec<(DecoratedKey, u64)>,
     generation: u64,
     file: Option<Sstable>,
@@ -121,13 +122,13 @@ impl SstableBench {
         Ok(bench)
     }
 
-    /// Removes the file that is left.
+    /// Removes the last file.
     async fn close(self) -> Result<(), PerfError> {
         drop(self.file);
         Ok(::sstable::remove(&self.directory, Descriptor::new(self.generation)).await?)
     }
 
-    /// Writes a file in place of the one before.
+    /// Writes a file and removes the previous one.
     async fn write_file(&mut self) -> Result<(), PerfError> {
         let before = self.generation;
         self.generation += 1;
@@ -179,7 +180,7 @@ impl SstableBench {
         Ok((read, 0))
     }
 
-    /// Reads the partitions between two bounds, until it is time to stop.
+    /// Reads the partitions between two bounds, until the slice is over. Returns their number.
     async fn scan_between(
         &self,
         from: &PartitionBound,
@@ -210,7 +211,7 @@ impl SstableBench {
         ((u128::from(self.random) * u128::from(limit)) >> 64) as usize
     }
 
-    /// Partitions read and, of these, not found.
+    /// Reads random partitions by key. Returns how many were read, and how many of these were not found.
     async fn read_by_index(&mut self, until: Until) -> Result<(u64, u64), PerfError> {
         let (mut read, mut missing) = (0, 0);
         while read == 0 || until.goes_on(read) {
@@ -233,7 +234,8 @@ impl SstableBench {
         Ok((read, missing))
     }
 
-    /// Partitions read and, of these, not found.
+    /// Reads stretches of neighbouring partitions. Returns how many were read, and how many of these were not
+    /// found.
     async fn read_neighbours(&mut self, until: Until) -> Result<(u64, u64), PerfError> {
         let (mut read, mut missing) = (0, 0);
         let count = self.options.neighbours.min(self.options.partitions);
@@ -242,7 +244,7 @@ impl SstableBench {
             let (first, last) = (&self.keys[at].0, &self.keys[at + count as usize - 1].0);
             let from = PartitionBound::before_key(first.token, &first.key);
             let to = PartitionBound::behind_key(last.token, &last.key);
-            // A stretch is read to its end: it is short.
+            // A stretch is short, so it is always read to its end.
             let found = self.scan_between(&from, &to, Until::Operations(u64::MAX)).await?;
             missing += count - found.min(count);
             read += count;

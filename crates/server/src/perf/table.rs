@@ -1,4 +1,4 @@
-//! The table that benches of table files write: a key of eight bytes, one value, and rows that no two are alike of.
+//! The table of benches that write table files: a key of eight bytes, one value, and no two rows alike.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use model::row::{CellKind, CellView, RowBuilder};
 use model::schema::{Column, ColumnId, ColumnKind, TableDefinition, TableId, TableOptions};
 use model::types::CqlType;
 
-/// The keyspace it is in.
+/// The keyspace of the table.
 pub(super) const KEYSPACE: &str = "ks";
-/// Identity of the table.
+/// The id of the table.
 pub(super) const TABLE: TableId = TableId([7; 16]);
 /// The column of the value.
 pub(super) const VALUE: ColumnId = ColumnId(1);
@@ -42,12 +42,13 @@ pub(super) fn definition() -> TableDefinition {
     }
 }
 
-/// Key number `number`.
+/// The partition key with this number.
 pub(super) fn key(number: u64) -> DecoratedKey {
     DecoratedKey::new(number.to_be_bytes().to_vec())
 }
 
-/// Appends the row of key number `number` as written at `timestamp`: half of its value is noise, half of it is not.
+/// Appends the row of key `number`, written at `timestamp`: one half of its value is noise, the other is
+/// constant.
 pub(super) fn append_row(out: &mut Vec<u8>, number: u64, timestamp: i64, value: &mut [u8]) {
     let mut noise = number ^ timestamp as u64;
     let (random, plain) = value.split_at_mut(value.len() / 2);
@@ -62,7 +63,7 @@ pub(super) fn append_row(out: &mut Vec<u8>, number: u64, timestamp: i64, value: 
     builder.finish();
 }
 
-/// Makes `out` the mutation that writes this row.
+/// Replaces `out` by the mutation that writes that row.
 pub(super) fn mutation(out: &mut Vec<u8>, number: u64, timestamp: i64, value: &mut [u8]) {
     out.clear();
     let key = key(number);

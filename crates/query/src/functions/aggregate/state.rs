@@ -1,11 +1,13 @@
-//! An aggregate under way as bytes that travel with a client's pages, and back.
+//! The state of an aggregate as bytes that travel with a client's pages.
 //!
 //! ```text
 //! accumulator := count:vint state
-//! state       := nothing | extreme:optional | integer:i128 | sum:f64 compensation:f64 plain:f64 | decimal:sized | varint:sized
+//! state       := nothing | extreme:optional | integer:i128 | sum:f64 compensation:f64 plain:f64
+//!              | decimal:sized | varint:sized
 //! optional    := 0:u8 | 1:u8 bytes:sized
 //! ```
-//! Which one follows from the statement. A client may send what it likes: numbers are held to what rows can sum to.
+//! The statement determines the kind of state. A client may send any bytes, so numbers are limited to
+//! possible sums.
 
 use model::number;
 use model::validate::validate;
@@ -14,13 +16,13 @@ use model::vint::{append_unsigned, read_unsigned};
 use super::{Accumulator, AggregateKind, DECIMAL_SCALE_MAX, State};
 use crate::paging::{read_sized, sized};
 
-/// More rows than there can be, and room for them to grow.
+/// More rows than can exist, with room for more to be counted.
 const COUNT_MAX: u64 = 1 << 62;
-/// More than that many numbers of 64 bits sum to.
+/// More than the sum of that many numbers of 64 bits.
 const INTEGER_MAX: u128 = 1 << 126;
 
 impl Accumulator {
-    /// Appends what there is so far; false, with bytes that are of no use, where it cannot travel.
+    /// Appends the state. Returns false, after appending useless bytes, if the state cannot be serialised.
     pub(crate) fn append_state(&self, out: &mut Vec<u8>) -> bool {
         append_unsigned(out, self.count.unsigned_abs());
         match &self.state {
@@ -46,7 +48,8 @@ impl Accumulator {
         true
     }
 
-    /// Takes over what [`Self::append_state`] wrote of an aggregate of the same kind, before any row; `None` where it is none.
+    /// Reads a state that [`Self::append_state`] wrote for an aggregate of the same kind; `self` is one
+    /// without rows. `None` if the bytes are invalid.
     pub(crate) fn read_state(mut self, rest: &mut &[u8]) -> Option<Self> {
         let count = read_unsigned(rest).filter(|count| *count <= COUNT_MAX)?;
         self.count = i64::try_from(count).ok()?;
@@ -82,7 +85,7 @@ impl Accumulator {
         (counts || count > 0 || self.is_empty()).then_some(self)
     }
 
-    /// Whether the state is that of no rows.
+    /// Whether the state is that of an aggregate without rows.
     fn is_empty(&self) -> bool {
         matches!(&self.state, State::Extreme(None))
             || self.result() == Self::new(self.kind, &self.ty).result()
@@ -95,7 +98,7 @@ fn take<'b, const BYTES: usize>(rest: &mut &'b [u8]) -> Option<&'b [u8; BYTES]> 
     Some(bytes)
 }
 
-/// Appends bytes that may be missing.
+/// Appends optional bytes.
 pub(crate) fn append_optional(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     out.push(u8::from(bytes.is_some()));
     if let Some(bytes) = bytes {
@@ -103,7 +106,7 @@ pub(crate) fn append_optional(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
-/// Reads what [`append_optional`] wrote; `None` where it is none.
+/// Reads bytes that [`append_optional`] wrote; `None` if they are invalid.
 pub(crate) fn read_optional<'b>(rest: &mut &'b [u8]) -> Option<Option<&'b [u8]>> {
     match *take::<1>(rest)? {
         [0] => Some(None),

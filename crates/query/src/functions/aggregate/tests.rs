@@ -1,4 +1,4 @@
-//! Aggregates over values and nulls of each type.
+//! Aggregates over values and nulls of several types.
 
 use super::*;
 

@@ -1,7 +1,8 @@
 //! Values as JSON and back: `to_json`, `from_json`, `SELECT JSON`, `INSERT … JSON`.
 //!
-//! What each type is written as and read from is Cassandra 5's (`AbstractType.toJSONString`, `fromJSONObject`), words of
-//! the errors included. Text from clients is parsed once into a tree that is never deeper than [`DEPTH_MAX`].
+//! Each type is written and read as in Cassandra 5 (`AbstractType.toJSONString`, `fromJSONObject`), with
+//! Cassandra's error texts. Text from clients is parsed once into a tree whose depth is at most
+//! [`DEPTH_MAX`].
 
 mod parse;
 mod read;
@@ -15,21 +16,21 @@ pub use parse::{DEPTH_MAX, Json, ParseError, parse};
 pub use read::value;
 pub use write::{TooLong, append, append_quoted};
 
-/// Most bytes of a text that `to_json` makes: a blob of 16 MiB, the largest that is stored, has as many.
+/// Longest text that `to_json` makes, in bytes: enough for a blob of 16 MiB, the largest that can be stored.
 pub const TEXT_BYTES_MAX: usize = (32 << 20) + 16;
 
-/// The value of each column that `INSERT … JSON` names: `None` where the text says nothing of the column, `Some(None)`
-/// where it says null.
+/// The value of each column for `INSERT … JSON`: `None` if the text does not name the column, `Some(None)` if
+/// its value is null.
 pub type ColumnValues = Vec<Option<Option<Vec<u8>>>>;
 
-/// Reads the object of `INSERT … JSON` into values of `columns`, in their order.
+/// Parses the object of `INSERT … JSON` into the values of `columns`, in their order.
 ///
-/// Keys name columns as identifiers do: without regard to case unless they are in (escaped) double quotes. Of a key
-/// that is there more than once the last counts.
+/// Keys name columns as identifiers do: without regard to case unless they are in (escaped) double quotes. If
+/// a key occurs more than once, the last one counts.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] in Cassandra's words: text that is no object, a value that is none of its column's type, a
-/// key that is no column.
+/// [`QueryError::Invalid`] in Cassandra's words: the text is not an object, a value is not one of its
+/// column's type, or a key is not a column.
 pub fn columns(text: &str, columns: &[(&str, &CqlType)], now_ms: i64) -> Result<ColumnValues, QueryError> {
     let not_a_map = |problem: String| {
         QueryError::Invalid(format!("Could not decode JSON string as a map: {problem}. (String was: {text})"))
@@ -45,7 +46,7 @@ pub fn columns(text: &str, columns: &[(&str, &CqlType)], now_ms: i64) -> Result<
         values.push(match entries.iter().rfind(|(key, _)| key == name) {
             None => None,
             Some((_, json)) => Some(value(ty, json, now_ms).map_err(|problem| {
-                // A wrong duration is refused by what parses it, without the column's name.
+                // The parser of durations refuses a wrong one without the column's name.
                 let bare = **ty == CqlType::Duration && problem.starts_with("Unable to convert");
                 QueryError::Invalid(match bare {
                     true => problem,
@@ -76,7 +77,7 @@ pub(super) fn to_json(ty: &CqlType, value: Option<&[u8]>) -> Result<Vec<u8>, Que
 /// `from_json(text)` for a receiver of type `ty`.
 ///
 /// # Errors
-/// [`QueryError::FunctionFailure`] where the text is no JSON or no value of the type.
+/// [`QueryError::FunctionFailure`] if the text is not JSON or not a value of the type.
 pub(super) fn from_json(
     name: &str,
     ty: &CqlType,

@@ -1,7 +1,8 @@
-//! JSON text as a tree.
+//! Parser of JSON text into a tree.
 //!
-//! RFC 8259, with numbers kept apart as Java's parsers keep them: integers exactly, whatever their length, all others
-//! as doubles. Invariant: no tree is deeper than [`DEPTH_MAX`], so whoever walks one may recurse.
+//! RFC 8259, with numbers as in Java's parsers: integers are exact, whatever their length, all others are
+//! doubles.
+//! Invariant: no tree is deeper than [`DEPTH_MAX`], so it can be walked recursively.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use num_bigint::BigInt;
 
 use crate::functions::{effort, number_text};
 
-/// Most arrays and objects inside each other.
+/// Most arrays and objects nested in each other.
 pub const DEPTH_MAX: usize = 256;
 
 /// A JSON value.
@@ -21,7 +22,7 @@ pub enum Json<'a> {
     Boolean(bool),
     /// A number without point and exponent that fits 64 bits.
     Integer(i64),
-    /// A longer one.
+    /// A number without point and exponent that does not fit 64 bits.
     Big(BigInt),
     /// Any other number.
     Double(f64),
@@ -29,22 +30,22 @@ pub enum Json<'a> {
     String(Cow<'a, str>),
     /// An array.
     List(Vec<Json<'a>>),
-    /// An object; keys in order, possibly more than once.
+    /// An object; keys in the order of the text, possibly repeated.
     Map(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// Why text is no JSON.
+/// Why the text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at byte {at}")]
 pub struct ParseError {
-    /// What is wrong.
+    /// The problem.
     pub problem: &'static str,
-    /// Where, in bytes.
+    /// The position in bytes.
     pub at: usize,
 }
 
 impl Json<'_> {
-    /// What Cassandra calls the kind of value in its messages.
+    /// Cassandra's name for the kind of value in messages.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -61,7 +62,7 @@ impl Json<'_> {
 }
 
 impl std::fmt::Display for Json<'_> {
-    /// The value as Cassandra's messages show it, which is not JSON: `[1, a]`, `{k=v}`.
+    /// Writes the value as in Cassandra's messages, which is not JSON: `[1, a]`, `{k=v}`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Null => f.write_str("null"),
@@ -88,7 +89,7 @@ impl std::fmt::Display for Json<'_> {
     }
 }
 
-/// Reads the first JSON value; what stands behind it is not looked at, as Cassandra's reader does not.
+/// Parses the first JSON value; as in Cassandra, the text after it is ignored.
 ///
 /// # Errors
 /// [`ParseError`].

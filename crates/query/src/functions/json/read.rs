@@ -1,6 +1,7 @@
-//! JSON values as serialised values of a type.
+//! JSON values converted to serialised values of a type.
 //!
-//! Strings stand for values of any type, whole collections included; numbers only for what they fit exactly.
+//! A string may stand for a value of any type, even a collection; a number only for a value that it fits
+//! exactly.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,10 @@ use model::types::UserType;
 use super::{Json, parse};
 use crate::terms::{append_vector_component, assemble_collection, literal};
 
-/// The value as a `ty`; null is `None`.
+/// Converts the JSON to a value of type `ty`; null is `None`.
 ///
 /// # Errors
-/// What is wrong, in Cassandra's words.
+/// Why it cannot be converted, in Cassandra's words.
 pub fn value(ty: &CqlType, json: &Json<'_>, now_ms: i64) -> Result<Option<Vec<u8>>, String> {
     match json {
         Json::Null => Ok(None),
@@ -85,7 +86,7 @@ fn present(ty: &CqlType, json: &Json<'_>, now_ms: i64) -> Result<Vec<u8>, String
         },
         T::Blob | T::Custom(_) => blob(json),
         T::Timestamp => match json {
-            // A number that fits an `int` is refused, as Cassandra refuses it.
+            // As in Cassandra, a number that fits an `int` is refused.
             Json::Integer(value) if i32::try_from(*value).is_err() => Ok(value.to_be_bytes().to_vec()),
             _ => text_of(ty, json, "a long or a datestring representation of a timestamp value", now_ms),
         },
@@ -117,7 +118,7 @@ fn text_of(ty: &CqlType, json: &Json<'_>, what: &str, now_ms: i64) -> Result<Vec
     }
 }
 
-/// Text as a value.
+/// Parses text as a value of the type.
 fn from_text(ty: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     literal::append_inner_text(text, ty, now_ms, &mut out)?;
@@ -237,7 +238,7 @@ fn user_type(udt: &UserType, json: &Json<'_>, now_ms: i64) -> Result<Vec<u8>, St
     }
 }
 
-/// Keys as identifiers: in lower case, or as they are between double quotes.
+/// Converts keys as identifiers: to lower case, or, in double quotes, to the text between the quotes.
 pub(super) fn fold_case<'a>(entries: Vec<(Cow<'a, str>, Json<'a>)>) -> Vec<(Cow<'a, str>, Json<'a>)> {
     let fold = |key: Cow<'a, str>| {
         let quoted = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));

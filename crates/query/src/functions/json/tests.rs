@@ -1,4 +1,4 @@
-//! JSON against what Cassandra 5 writes and reads.
+//! Compares JSON with Cassandra 5's.
 
 use model::types::UserType;
 
@@ -25,7 +25,7 @@ fn read(ty: &CqlType, text: &str) -> Result<Option<Vec<u8>>, String> {
     value(ty, &parse(text).map_err(|error| error.to_string())?, 0)
 }
 
-/// What is read from `text` is written as `expected`.
+/// Checks that the value read from `text` is written as `expected`.
 #[track_caller]
 fn round(ty: CqlType, text: &str, expected: &str) {
     let bytes = read(&ty, text).unwrap_or_else(|error| panic!("{ty} from {text}: {error}"));

@@ -1,8 +1,8 @@
 //! Serialised values as JSON text.
 //!
-//! Values were validated when they were stored. A broken one is shown as far as it can be read; the rest is null.
-//! Invariant: no text grows beyond the bytes its caller allows. Escapes make a text longer, so that a call of `to_json`
-//! around another may double it, a hundred times.
+//! Values were validated when they were stored. Of a broken one the readable part is shown; the rest is null.
+//! Invariant: no text grows beyond the bytes that its caller allows. Escapes make a text longer, so a call of
+//! `to_json` around another may double it, and a hundred of them may be nested.
 
 use std::fmt::Write;
 
@@ -12,14 +12,15 @@ use model::{CqlType, number};
 use crate::functions::{cast, number_text};
 use crate::terms::{duration, time};
 
-/// A JSON text would be longer than its caller allows.
+/// The JSON text would be longer than its caller allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
 /// Appends the value as JSON; `None` is null.
 ///
 /// # Errors
-/// [`TooLong`] if `out` would grow beyond `bytes_max`, give or take a number or a name; a part of the value is in `out` then.
+/// [`TooLong`] if `out` would grow beyond `bytes_max`, by more than a number or a name. `out` has a part of
+/// the value then.
 pub fn append(ty: &CqlType, value: Option<&[u8]>, out: &mut String, bytes_max: usize) -> Result<(), TooLong> {
     let Some(value) = value else {
         out.push_str("null");
@@ -102,7 +103,7 @@ fn append_list<'v>(
     Ok(())
 }
 
-/// Names in objects are strings: a key whose JSON is none is put into quotes.
+/// Appends a key of an object, which must be a string: if its JSON is not a string, it is put into quotes.
 fn append_key(ty: &CqlType, key: &[u8], out: &mut String, bytes_max: usize) -> Result<(), TooLong> {
     let mut text = String::new();
     append(ty, Some(key), &mut text, bytes_max.saturating_sub(out.len()))?;
@@ -162,7 +163,7 @@ fn append_scalar(ty: &CqlType, value: &[u8], out: &mut String) {
     }
 }
 
-/// Bytes that [`append_quoted`] appends for a text.
+/// Number of bytes that [`append_quoted`] appends for a text.
 fn quoted_bytes(text: &str) -> usize {
     text.bytes()
         .map(|byte| match byte {
@@ -173,7 +174,7 @@ fn quoted_bytes(text: &str) -> usize {
         .sum()
 }
 
-/// Appends what stands between the quotes of a JSON string.
+/// Appends the contents of a JSON string without its quotes.
 pub fn append_quoted(text: &str, out: &mut String) {
     for character in text.chars() {
         match character {

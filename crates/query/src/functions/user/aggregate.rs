@@ -1,6 +1,7 @@
-//! User-defined aggregates: a state that a function carries from row to row, and what another makes of the last.
+//! User-defined aggregates: a function updates a state with each row, and another one computes the result
+//! from the last state.
 //!
-//! Rules as Cassandra 5's `UDAggregate`; REDUCEFUNC, which joins the states of shards, is ScyllaDB's.
+//! Rules as in Cassandra 5's `UDAggregate`; REDUCEFUNC, which merges the states of shards, is ScyllaDB's.
 
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use super::{Function, Kind, UserFunction, compiled};
 use crate::QueryError;
 use crate::functions::resolve::{CallArguments, CallSite, pick_of};
 
-/// A user-defined aggregate that can run.
+/// A user-defined aggregate with its compiled functions.
 #[derive(Debug)]
 pub struct UserAggregate {
     definition: Rc<AggregateDefinition>,
@@ -48,15 +49,17 @@ impl UserAggregate {
         })
     }
 
-    /// Whether states of several shards can be put together.
+    /// Whether the states of several shards can be merged.
     pub fn is_mergeable(&self) -> bool {
         self.reduce.is_some()
     }
 
-    /// The state of two parts of the rows, by REDUCEFUNC. One that takes no nulls leaves the other part's state as it is.
+    /// Merges two states with REDUCEFUNC. If that takes no nulls, the result of a null and a state is the
+    /// state.
     ///
     /// # Errors
-    /// [`QueryError::FunctionFailure`]; [`QueryError::Internal`] where the aggregate has none. As of [`Calls::call`].
+    /// [`QueryError::FunctionFailure`]; [`QueryError::Internal`] if the aggregate has no REDUCEFUNC; errors
+    /// of [`Calls::call`].
     pub fn reduce(
         &self,
         calls: &Calls,
@@ -74,22 +77,22 @@ impl UserAggregate {
         }
     }
 
-    /// `keyspace.name`, as result columns show it.
+    /// `keyspace.name`, as in result columns.
     pub fn full_name(&self) -> String {
         format!("{}.{}", self.definition.keyspace, self.definition.name)
     }
 
-    /// Types of the arguments.
+    /// The types of the arguments.
     pub fn arguments(&self) -> &[CqlType] {
         &self.definition.arguments
     }
 
-    /// Type of the state.
+    /// The type of the state.
     pub fn state_type(&self) -> &CqlType {
         &self.definition.state_type
     }
 
-    /// Type of the result.
+    /// The type of the result.
     pub fn result(&self) -> &CqlType {
         &self.definition.returns
     }
@@ -99,16 +102,16 @@ impl UserAggregate {
         self.definition.initial_state.clone()
     }
 
-    /// Whether a row with these arguments changes the state: a state function that takes no nulls leaves it as it is where
-    /// there are any.
+    /// Whether a row with these arguments changes the state: if the state function takes no nulls, rows with
+    /// null arguments do not.
     pub fn takes(&self, arguments: &[Option<&[u8]>]) -> bool {
         self.state.definition.called_on_null_input || arguments.iter().all(Option::is_some)
     }
 
-    /// The state after one more row.
+    /// The state after another row.
     ///
     /// # Errors
-    /// As of [`Calls::call`].
+    /// Errors of [`Calls::call`].
     pub fn step(
         &self,
         calls: &Calls,
@@ -119,10 +122,10 @@ impl UserAggregate {
         calls.call(&self.state, &all)
     }
 
-    /// The result of the last state.
+    /// Computes the result from the last state.
     ///
     /// # Errors
-    /// As of [`Calls::call`].
+    /// Errors of [`Calls::call`].
     pub fn finish(&self, calls: &Calls, state: Option<&[u8]>) -> Result<Option<Vec<u8>>, QueryError> {
         match &self.last {
             Some(last) => calls.call(last, &[state]),
@@ -131,10 +134,10 @@ impl UserAggregate {
     }
 }
 
-/// The user-defined aggregate a call means; `None` where none has the name.
+/// The user-defined aggregate that a call means; `None` if no aggregate has the name.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where no overload, or more than one, takes the arguments.
+/// [`QueryError::Invalid`] if no overload, or more than one, takes the arguments.
 pub fn resolve_aggregate(
     site: &CallSite<'_>,
     arguments: &dyn CallArguments,
@@ -146,7 +149,8 @@ pub fn resolve_aggregate(
     if of_name.is_empty() {
         return Ok(None);
     }
-    // The rules of functions choose between them: they stand in for the aggregates by their place.
+    // The overload is chosen by the rules of functions: each aggregate is represented by a function with its
+    // signature.
     let signatures: Vec<Function> = of_name
         .iter()
         .map(|definition| Function {

@@ -1,12 +1,12 @@
-//! The calls of the user's functions that one execution of a statement makes, in slices.
+//! Calls of user-defined functions by one execution of a statement, in slices.
 //!
-//! Evaluation is synchronous. Where a call comes to the end of its slice, it stays here and evaluation fails with an error that
-//! stands for that; who began the evaluation sees that [`Calls::is_paused`], lets others run ([`Calls::rest`]) and evaluates
-//! again: calls that have ended are answered from here, in the order they were made, and the one that stopped goes on. So
-//! one step of evaluation makes the same calls each time and changes nothing until it has succeeded. What an execution that
-//! is given up had under way goes with it.
-//! Invariant: of one execution at most one call is under way; of one shard at most [`PAUSED_MAX`] stand still, and their sandboxes hold no
-//! more memory together than the shard has for them.
+//! Evaluation is synchronous. If a call comes to the end of its slice, it is kept here and evaluation fails
+//! with a placeholder error. The caller of the evaluation checks [`Calls::is_paused`], lets other tasks run
+//! ([`Calls::rest`]) and evaluates again: calls that have ended are answered from here, in the order in which
+//! they were made, and the paused one continues. So one step of evaluation makes the same calls each time,
+//! and changes nothing until it has succeeded. A paused call is dropped together with its execution.
+//! Invariant: of one execution at most one call is paused. Of one shard at most [`PAUSED_MAX`] are paused,
+//! and their sandboxes together hold no more memory than the shard has for them.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -18,37 +18,37 @@ use super::slice::Slice;
 use super::{CallTimes, Running, Step, UserFunction};
 use crate::QueryError;
 
-/// Calls of one shard that may wait for their next slice; with more of them, others begin later.
+/// Calls of one shard that may be paused at a time; further ones start again later.
 pub const PAUSED_MAX: usize = 16;
 
-/// Bytes that sandboxes of one shard hold between their slices, before [`set_memory`].
+/// Default of the bytes that sandboxes of one shard may hold between their slices; see [`set_memory`].
 const MEMORY_BYTES: usize = 16 << 20;
-/// Sandboxes take their memory in steps of so many bytes.
+/// Step, in bytes, in which sandboxes reserve memory.
 const MEMORY_STEP_BYTES: usize = 256 << 10;
 
-/// Slow functions that the client of one statement is told of.
+/// Most warnings about slow functions for one statement.
 const WARNINGS_MAX: usize = 16;
 
-/// Calls of one execution.
+/// The calls of one execution.
 pub struct Calls {
-    /// What calls in terms of the statement gave, by their places.
+    /// Results of calls in terms of the statement, by their places.
     terms: RefCell<Vec<Option<Vec<u8>>>>,
-    /// What calls since the last step gave, in the order they were made.
+    /// Results of calls since the last step, in the order in which they were made.
     done: RefCell<Vec<Option<Vec<u8>>>>,
-    /// The next of them in this evaluation.
+    /// Index in `done` of the next call of this evaluation.
     next: Cell<usize>,
     running: RefCell<Option<Running>>,
     paused: Cell<bool>,
     slice: Slice,
-    /// Its place among calls that stand still.
+    /// The permit of a paused call.
     permit: RefCell<Option<Permit>>,
-    /// Memory that its sandbox may hold meanwhile.
+    /// Memory reserved for the sandbox of a paused call.
     memory: RefCell<Vec<Permit>>,
     times: CallTimes,
     warnings: RefCell<Vec<String>>,
 }
 
-/// What a shard knows of calls that wait.
+/// Limits and counts of paused calls on a shard.
 struct Shard {
     permits: Semaphore,
     memory: Semaphore,
@@ -56,14 +56,14 @@ struct Shard {
     rests: Cell<u64>,
 }
 
-/// Calls of the shard this runs on.
+/// Figures of the current shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallsOfShard {
-    /// Calls that stopped at the end of a slice and wait for the next.
+    /// Calls that are paused at the end of a slice.
     pub paused: usize,
-    /// Slices that ended before their call did, so far.
+    /// The number of slices so far that ended before their call.
     pub slices: u64,
-    /// Bytes that were set aside for their sandboxes.
+    /// Bytes reserved for the sandboxes of paused calls.
     pub held_bytes: usize,
 }
 
@@ -86,13 +86,13 @@ impl Shard {
     }
 }
 
-/// Has sandboxes of this shard hold at most so many bytes between their slices, from now on. A sandbox that alone holds more
-/// takes all of it.
+/// Limits the bytes that sandboxes of this shard hold between their slices, from now on. A sandbox that alone
+/// holds more takes all of it.
 pub fn set_memory(bytes: usize) {
     reactor::set_local(Rc::new(Shard::new(bytes)));
 }
 
-/// What this shard has under way.
+/// The figures of this shard.
 pub fn of_shard() -> CallsOfShard {
     let shard = Shard::here();
     CallsOfShard {
@@ -129,31 +129,31 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Those of an execution whose terms are worked out already, on another shard.
+    /// The calls of an execution whose terms were evaluated on another shard.
     pub fn with_terms(terms: Vec<Option<Vec<u8>>>) -> Self {
         Self { terms: RefCell::new(terms), ..Self::default() }
     }
 
-    /// What calls in terms of the statement gave.
+    /// Results of calls in terms of the statement.
     pub fn terms(&self) -> Vec<Option<Vec<u8>>> {
         self.terms.borrow().clone()
     }
 
-    /// What the call at a place among those in terms gave; `None` where it was not made.
+    /// The result of the call at a place among those in terms; `None` if the call was not made.
     pub fn term(&self, place: usize) -> Option<Option<Vec<u8>>> {
         self.terms.borrow().get(place).cloned()
     }
 
-    /// Keeps what the next call in terms gave.
+    /// Stores the result of the next call in terms.
     pub fn push_term(&self, value: Option<Vec<u8>>) {
         self.terms.borrow_mut().push(value);
     }
 
-    /// Calls a function; null where an argument is null and the function does not take that.
+    /// Calls a function. The result is null if an argument is null and the function does not take nulls.
     ///
     /// # Errors
-    /// [`QueryError::FunctionFailure`] where the program failed, or reached a limit; an error that nobody is to see where it
-    /// is not over yet.
+    /// [`QueryError::FunctionFailure`] if the program failed or reached a limit; a placeholder error if the
+    /// call is paused.
     pub fn call(
         &self,
         function: &Rc<UserFunction>,
@@ -193,7 +193,7 @@ impl Calls {
         }
     }
 
-    /// What the client is to be told of calls, once.
+    /// Takes the warnings for the client.
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.take()
     }
@@ -207,23 +207,23 @@ impl Calls {
         QueryError::Internal(String::new())
     }
 
-    /// Whether the last evaluation failed because it is to go on after a rest.
+    /// Whether the last evaluation failed because a call is paused.
     pub fn is_paused(&self) -> bool {
         self.paused.get()
     }
 
-    /// An evaluation begins, or begins again.
+    /// Call before each evaluation of a step, also before a repeated one.
     pub fn rewind(&self) {
         self.next.set(0);
     }
 
-    /// A step is done: what comes now makes other calls.
+    /// Call after a step: the next step makes other calls.
     pub fn step(&self) {
         self.next.set(0);
         self.done.borrow_mut().clear();
     }
 
-    /// Nothing of what was evaluated will be evaluated again.
+    /// Call if no evaluation will be repeated: drops stored results and a paused call.
     pub fn settle(&self) {
         self.step();
         self.running.take();
@@ -231,10 +231,10 @@ impl Calls {
         self.memory.take();
     }
 
-    /// Lets others run, for as long as it takes; the next evaluation has a slice of its own.
+    /// Lets other tasks run and waits for memory if necessary; the next evaluation has a new slice.
     ///
     /// # Errors
-    /// [`TimedOut`] where the deadline has come.
+    /// [`TimedOut`] if the deadline has passed.
     pub async fn rest(&self, deadline: Deadline) -> Result<(), TimedOut> {
         let shard = Shard::here();
         let held = self.running.borrow().as_ref().map(|running| running.held_bytes());
@@ -251,8 +251,9 @@ impl Calls {
         Ok(())
     }
 
-    /// Takes a place among calls that stand still, and memory for what its sandbox holds. A call that finds none gives back what it
-    /// holds, waits for as much, and begins anew: nobody has seen anything of it. So nobody waits for memory and holds some.
+    /// Reserves a place among the paused calls, and memory for the sandbox. A call that finds none returns
+    /// what it holds, waits for as much, and starts again, because it has had no visible effect. So no call
+    /// waits for memory while it holds some.
     async fn hold(&self, shard: &Shard, held: usize, deadline: Deadline) -> Result<(), TimedOut> {
         let wanted = held.next_multiple_of(MEMORY_STEP_BYTES).min(shard.memory_max);
         let missing = wanted.saturating_sub(self.memory.borrow().iter().map(Permit::count).sum());
@@ -270,7 +271,7 @@ impl Calls {
         self.running.take();
         self.permit.take();
         self.memory.take();
-        // The lines have as many places as there are statements.
+        // The queues of the semaphores have room for every statement.
         let waited = async {
             let memory = shard.memory.acquire(wanted).await?;
             shard.permits.acquire(1).await.map(|place| (place, memory))
@@ -281,7 +282,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Between two steps: lets others run where a slice was used up, by one call or by many.
+    /// Between two steps, lets other tasks run if the slice was used up, by one call or by many.
     pub async fn rest_if_spent(&self) {
         if self.slice.is_spent() {
             reactor::yield_now().await;
@@ -291,10 +292,10 @@ impl Calls {
         }
     }
 
-    /// Evaluates, with as many rests as it takes.
+    /// Evaluates, with as many rests as necessary.
     ///
     /// # Errors
-    /// Those of `evaluate`; that of `late` where the deadline comes first.
+    /// Errors of `evaluate`; the error of `late` if the deadline passes first.
     pub async fn through<T>(
         &self,
         deadline: Deadline,

@@ -1,10 +1,11 @@
 //! Functions in Lua 5.4.
 //!
-//! The source is the body of a function whose arguments are locals; what it returns is the result. Of the libraries there
-//! are `math`, `string`, `table` and `utf8`, without what reads chance, loads code, or can run long inside one
-//! instruction: patterns, `table.move`. Finalisers cannot be set, and `pcall` catches no limit (`lua_limits`), so that one
-//! always ends the call. Each call has globals of its own, and is a coroutine: it stops at the end of its slice and goes on
-//! in the next. Invariant: nothing that runs code of the user's is called from outside of Lua, where it could not stop.
+//! The source is the body of a function whose arguments are locals; its return value is the result. The
+//! libraries are `math`, `string`, `table` and `utf8`, without functions that give random numbers, load code,
+//! or can run long inside one instruction (patterns, `table.move`). Finalizers cannot be set, and `pcall`
+//! catches no limit (`lua_limits`), so a limit always ends the call. Each call has globals of its own, and is
+//! a coroutine: it stops at the end of its slice and continues in the next one.
+//! Invariant: functions that run user code are never called from outside of Lua, where they could not stop.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,13 +19,14 @@ use super::lua_values::{check, from_lua, to_lua};
 use super::slice::Slice;
 use super::{CallTimes, Step};
 
-/// Bytes one function's virtual machine may hold.
+/// Most bytes of one function's virtual machine.
 pub(super) const MEMORY_BYTES_MAX: usize = 16 << 20;
-/// Bytes a virtual machine may hold behind a call to be kept for the next one: a shard keeps many of them.
+/// Most bytes of a virtual machine that is kept for the next call: a shard keeps many of them.
 const KEPT_BYTES_MAX: usize = 512 << 10;
-/// What a call takes of a slice before its first instruction, measured: globals and a coroutine are made.
+/// Instructions charged for the start of a call, measured: globals and a coroutine are made.
 const INSTRUCTIONS_OF_BEGINNING: u32 = 3000;
-/// The globals of one call: what there is at first, libraries copied too, so that nothing written is left behind.
+/// Makes the globals of a call: a copy of the initial ones, libraries included, so that no call sees an
+/// earlier one's.
 const GLOBALS: &str = "
 local next, type, first = next, type, ...
 local function copy(from)
@@ -36,12 +38,12 @@ local function copy(from)
     return to
 end
 return function() return copy(first) end";
-/// Base functions that are left.
+/// Base functions that are available.
 const BASE: [&str; 11] = [
     "assert", "error", "ipairs", "next", "pairs", "rawequal", "rawlen", "select", "tonumber", "tostring",
     "type",
 ];
-/// Libraries, and what is taken out of each.
+/// Libraries, and the functions removed from each.
 const LIBRARIES: [(&str, &[&str]); 4] = [
     ("math", &["random", "randomseed"]),
     ("string", &["dump", "find", "match", "gmatch", "gsub"]),
@@ -51,23 +53,24 @@ const LIBRARIES: [(&str, &[&str]); 4] = [
 
 /// A compiled function.
 pub(super) struct LuaFunction {
-    /// Made anew after a failure, which may have left memory full, and for a call while another is under way.
+    /// `None` after a failure, which may have left memory full, and during a call; then another machine is
+    /// made.
     machine: RefCell<Option<Machine>>,
 }
 
 struct Machine {
     lua: Lua,
     function: mlua::Function,
-    /// Makes the globals of a call.
+    /// The Lua function that makes the globals of a call.
     globals: mlua::Function,
     budget: Rc<Budget>,
 }
 
-/// A call under way.
+/// A call that has begun.
 pub(super) struct LuaCall {
     machine: Machine,
     thread: Thread,
-    /// Until it has begun.
+    /// The arguments, until the first slice.
     arguments: Option<MultiValue>,
 }
 
@@ -81,16 +84,16 @@ impl LuaFunction {
     /// Compiles the body.
     ///
     /// # Errors
-    /// What Lua says.
+    /// Lua's error.
     pub(super) fn compile(definition: &FunctionDefinition) -> Result<Self, String> {
         let machine = Machine::new(definition).map_err(|error| text(&error))?;
         Ok(Self { machine: RefCell::new(Some(machine)) })
     }
 
-    /// A call of the function, before its first slice.
+    /// Prepares a call of the function, before its first slice.
     ///
     /// # Errors
-    /// What Lua says.
+    /// Lua's error.
     pub(super) fn begin(
         &self,
         definition: &FunctionDefinition,
@@ -103,10 +106,11 @@ impl LuaFunction {
         machine.and_then(|machine| machine.begin(definition, arguments)).map_err(|error| text(&error))
     }
 
-    /// Goes on with a call for a slice. One that ended well leaves its machine to the next call, unless much is in it.
+    /// Continues a call for a slice. After a successful call its machine is kept for the next one, unless it
+    /// holds much memory.
     ///
     /// # Errors
-    /// What Lua says; that a limit was reached; a result that is no value of the type.
+    /// Lua's error, a limit that was reached, or a result that does not have the declared type.
     pub(super) fn run(
         &self,
         definition: &FunctionDefinition,
@@ -144,9 +148,9 @@ impl Machine {
 
     fn begin(self, definition: &FunctionDefinition, arguments: &[Option<&[u8]>]) -> mlua::Result<LuaCall> {
         self.budget.set_room(&self.lua, Room::SMALL)?;
-        // Arguments may be as long as memory is.
+        // Arguments may be as long as memory allows.
         self.lua.set_memory_limit(MEMORY_BYTES_MAX)?;
-        // Once for what is made here, which is not the call's to pay.
+        // This work is not charged to the call.
         self.budget.fill(Duration::MAX);
         self.function.set_environment(self.globals.call::<Table>(())?)?;
         self.budget.fill(CallTimes::here().fail);
@@ -155,7 +159,7 @@ impl Machine {
             check(ty, *argument)?;
             values.push_back(to_lua(&self.lua, ty, *argument)?);
         }
-        // The coroutine takes its hook over from what is in force when it is made.
+        // A coroutine inherits the hook in force when it is made.
         self.budget.set_room(&self.lua, Room::of(self.lua.used_memory()))?;
         let thread = self.lua.create_thread(self.function.clone())?;
         Ok(LuaCall { machine: self, thread, arguments: Some(values) })
@@ -163,12 +167,12 @@ impl Machine {
 }
 
 impl LuaCall {
-    /// Bytes of its virtual machine.
+    /// Bytes of the virtual machine.
     pub(super) fn held_bytes(&self) -> usize {
         self.machine.lua.used_memory()
     }
 
-    /// Runs for a slice; what the function returned, where it has.
+    /// Runs for a slice; returns the function's result if it has ended.
     fn run(&mut self, slice: &Slice) -> mlua::Result<Option<Value>> {
         let budget = &self.machine.budget;
         let granted = slice.units(INSTRUCTIONS_SLICE);
@@ -185,7 +189,7 @@ impl LuaCall {
         Ok(Some(value))
     }
 
-    /// The text that the statement gets for an error.
+    /// The error text for the statement.
     fn failure(&self, error: &mlua::Error) -> String {
         let limit = self.machine.budget.limit_bytes();
         if limit < MEMORY_BYTES_MAX && is_out_of_memory(error) {
@@ -198,7 +202,7 @@ impl LuaCall {
     }
 }
 
-/// Takes out of the globals what a function may not use.
+/// Removes from the globals everything that a function may not use.
 fn restrict(lua: &Lua) -> mlua::Result<()> {
     let globals = lua.globals();
     for (name, removed) in LIBRARIES {
@@ -220,7 +224,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     Ok(())
 }
 
-/// The first line of what Lua says: behind it are only its own places.
+/// The first line of Lua's message; further lines are Lua's own stack trace.
 pub(super) fn text(error: &mlua::Error) -> String {
     let root = match error {
         mlua::Error::CallbackError { cause, .. } => cause.to_string(),

@@ -1,10 +1,12 @@
-//! Limits of a call in Lua: instructions, the work of library functions, memory and time; of each in one slice only a part.
+//! Limits of a call in Lua: instructions, work of library functions, memory and time. A slice has a part of
+//! each.
 //!
-//! Library functions run in C, where instructions are not counted: each is charged in advance for the work it is asked for
-//! (`lua_work`), and refused where that is too much for one piece. What is left is instructions that work on long texts and
-//! tables: the more memory a call holds, the more often it is looked at ([`Room`]). Errors may be caught, limits not:
-//! once one is reached, every look at it fails again. Where a slice is over, the next look stops the coroutine; so what calls
-//! functions of the user's (`pcall`, `table.sort`) is here in Lua, for code called from C cannot stop.
+//! Library functions run in C, where instructions are not counted. Each is charged in advance for the
+//! requested work (`lua_work`), and refused if that is too much without a pause. Single instructions may work
+//! on long texts and tables, so the more memory a call holds, the more often it is checked ([`Room`]). Errors
+//! may be caught, limits may not: once a limit is reached, every check fails again. At the end of a slice the
+//! next check stops the coroutine. Code called from C cannot stop, so library functions that call user
+//! functions (`pcall`, `table.sort`) are written in Lua here.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,28 +18,30 @@ use reactor::Instant;
 use super::lua::MEMORY_BYTES_MAX;
 use super::lua_work::{self, Work};
 
-/// Instructions of the virtual machine one call may take, with what its library functions are charged.
+/// Instructions of the virtual machine that one call may use, charges of library functions included.
 pub(super) const INSTRUCTIONS_MAX: u32 = 2_000_000;
 /// Instructions of one slice: about 200 microseconds.
 pub(super) const INSTRUCTIONS_SLICE: u32 = 20_000;
-/// Time after which a slice ends whatever was counted.
+/// Time after which a slice ends whatever its count.
 const SLICE_TIME_MAX: Duration = Duration::from_micros(300);
-/// Most instructions one call of a library function may be charged: about 3 milliseconds, for nothing stops it there.
+/// Most instructions that one library call may be charged: about 3 milliseconds, in which nothing can stop
+/// it.
 pub(super) const INSTRUCTIONS_OF_CALL_MAX: usize = 300_000;
-/// Bytes a library function may hold at once for each byte of its result, as its buffer grows.
+/// Bytes that a library function may hold per byte of its result, while its buffer grows.
 const BYTES_PER_RESULT: usize = 4;
 
-/// How much memory a call may hold between two looks at it, and how many instructions those are apart.
+/// The memory that a call may hold between two checks, and the number of instructions between them.
 ///
-/// One instruction works on no more bytes than there are (texts are joined and compared, tables grow), so the more a call
-/// holds, the fewer instructions pass between two looks. A call that outgrows its room is given more.
+/// One instruction works on at most all the memory there is (texts are joined and compared, tables grow), so
+/// the more memory a call holds, the fewer instructions are between two checks. A call that exceeds its room
+/// gets a larger one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Bytes beyond which it is given more room at the next look.
+    /// Bytes beyond which the next check gives the call a larger room.
     used_bytes_max: usize,
-    /// Bytes it cannot go beyond between two looks.
+    /// Bytes that the call cannot exceed between two checks.
     limit_bytes: usize,
-    /// Instructions between two looks.
+    /// Instructions between two checks.
     instructions_step: u32,
 }
 
@@ -48,7 +52,7 @@ impl Room {
     const LARGE: Self =
         Self { used_bytes_max: usize::MAX, limit_bytes: MEMORY_BYTES_MAX, instructions_step: 1 };
 
-    /// The least that has room for so much.
+    /// The smallest room for this many bytes.
     pub(super) fn of(used_bytes: usize) -> Self {
         [Self::SMALL, Self::MEDIUM]
             .into_iter()
@@ -57,7 +61,7 @@ impl Room {
     }
 }
 
-/// What is left to a call.
+/// The resources left to a call.
 #[derive(Debug)]
 pub(super) struct Budget {
     instructions: Cell<u32>,
@@ -65,7 +69,7 @@ pub(super) struct Budget {
     slice: Cell<u32>,
     room: Cell<Room>,
     slice_begin: Cell<Instant>,
-    /// Whether nothing is left of instructions or time.
+    /// Whether the instructions or the time are used up.
     spent: Cell<bool>,
 }
 
@@ -81,27 +85,27 @@ impl Budget {
         })
     }
 
-    /// A call begins that may run this long.
+    /// Begins a call that may run this long.
     pub(super) fn fill(&self, time: Duration) {
         self.instructions.set(INSTRUCTIONS_MAX);
         self.time.set(time);
         self.spent.set(false);
-        // Arguments are made outside of slices, which charges nothing.
+        // Arguments are converted outside of slices, which charges nothing.
         self.begin_slice(0);
     }
 
-    /// A slice of the call begins.
+    /// Begins a slice of the call.
     pub(super) fn begin_slice(&self, instructions: u32) {
         self.slice.set(instructions);
         self.slice_begin.set(reactor::now());
     }
 
-    /// How much memory the call may hold until it is looked at again.
+    /// Bytes that the call may hold until the next check.
     pub(super) fn limit_bytes(&self) -> usize {
         self.room.get().limit_bytes
     }
 
-    /// Puts a room in force for the coroutine that runs, and for those that are made.
+    /// Sets the room of the running coroutine, and of those that are made later.
     pub(super) fn set_room(self: &Rc<Self>, lua: &Lua, room: Room) -> mlua::Result<()> {
         self.room.set(room);
         lua.set_memory_limit(room.limit_bytes)?;
@@ -119,7 +123,7 @@ impl Budget {
         )
     }
 
-    /// Makes room for a result of so many bytes.
+    /// Enlarges the room, if necessary, for a result of this many bytes.
     fn make_room(self: &Rc<Self>, lua: &Lua, bytes: usize) -> mlua::Result<()> {
         let room = self.room.get();
         let held = lua.used_memory().saturating_add(bytes.saturating_mul(BYTES_PER_RESULT));
@@ -129,7 +133,7 @@ impl Budget {
         self.set_room(lua, Room::of(held))
     }
 
-    /// It ends; how many of its instructions are left.
+    /// Ends the slice; returns the number of its instructions that are left.
     pub(super) fn end_slice(&self) -> u32 {
         self.time.set(self.time.get().saturating_sub(self.slice_begin.get().elapsed()));
         self.slice.replace(0)
@@ -139,7 +143,7 @@ impl Budget {
         self.slice.get() == 0
     }
 
-    /// Charges a library function for its work, and makes room for what it gives.
+    /// Charges a library function for its work, and makes room for its result.
     fn admit(self: &Rc<Self>, lua: &Lua, function: &str, work: Work) -> mlua::Result<()> {
         if work.instructions > INSTRUCTIONS_OF_CALL_MAX {
             return Err(mlua::Error::runtime(format!(
@@ -177,11 +181,11 @@ impl Budget {
     }
 }
 
-/// Puts a machine under the limits of `budget`: its instructions, and the library functions whose work grows with what they
-/// are given.
+/// Applies the limits of `budget` to a machine: to its instructions, and to the library functions whose work
+/// grows with their arguments.
 ///
 /// # Errors
-/// Where the machine has no room for it.
+/// The machine has no memory for it.
 pub(super) fn limit(lua: &Lua, budget: &Rc<Budget>) -> mlua::Result<()> {
     let globals = lua.globals();
     let guard: mlua::Function = lua.load(GUARD).set_name("=library").eval()?;
@@ -205,10 +209,10 @@ pub(super) fn limit(lua: &Lua, budget: &Rc<Budget>) -> mlua::Result<()> {
     globals.set("pcall", pcall)
 }
 
-/// `pcall` by Lua's own, what that gives seen through by the host.
+/// `pcall` as Lua's own, with its result passed through `caught`.
 const PCALL: &str = "local raw, caught = ... return function(...) return caught(raw(...)) end";
 
-/// A library function that is charged first.
+/// A library function that is charged before it runs.
 const GUARD: &str = "
 return function(admit, raw)
     return function(...)
@@ -217,8 +221,8 @@ return function(admit, raw)
     end
 end";
 
-/// What `pcall` gives for what Lua's own gave: errors as text, and none for a limit that was reached, which is no error
-/// to be caught.
+/// The results of `pcall`, from those of Lua's own: an error becomes its text, but a reached limit is raised
+/// again, because it may not be caught.
 fn caught(lua: &Lua, budget: &Rc<Budget>) -> mlua::Result<mlua::Function> {
     let budget = Rc::clone(budget);
     lua.create_function(move |lua, mut given: MultiValue| {
@@ -242,14 +246,14 @@ fn caught(lua: &Lua, budget: &Rc<Budget>) -> mlua::Result<mlua::Function> {
 pub(super) fn is_out_of_memory(error: &mlua::Error) -> bool {
     match error {
         mlua::Error::MemoryError(_) => true,
-        // So Lua says it to those who catch it.
+        // The text that Lua gives to code that catches this error.
         mlua::Error::RuntimeError(text) => text == "not enough memory",
         mlua::Error::CallbackError { cause, .. } => is_out_of_memory(cause),
         _ => false,
     }
 }
 
-/// What `error` was given, without what the host says around it.
+/// The argument of `error`, without the text that the host adds.
 fn message(error: &mlua::Error) -> String {
     match error {
         mlua::Error::CallbackError { cause, .. } => message(cause),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | text, ascii, blob, uuid, timeuuid, inet | string |
 //! | tinyint … bigint, counter, time (ns), timestamp (ms) | integer |
-//! | varint | integer where it fits 64 bits, else string of digits |
+//! | varint | integer if it fits 64 bits, else string of digits |
 //! | decimal | string; numbers are taken too |
 //! | float, double | number |
 //! | date | table `year`, `month`, `day`; text is taken too |
@@ -25,15 +25,14 @@ use model::{CqlType, number};
 use crate::functions::{cast, effort};
 use crate::terms::{append_vector_component, assemble_collection, literal, time};
 
-/// Most elements that one value may have, those of collections inside it counted each time: what is made of them is made in one
-/// piece.
+/// Most elements of one value, those of nested collections included: the conversion runs without a pause.
 const ELEMENTS_MAX: usize = 1 << 16;
-/// Most bytes of a result; a text may stand in a table any number of times.
+/// Most bytes of a result: a text may occur in a table any number of times.
 const RESULT_BYTES_MAX: usize = super::lua::MEMORY_BYTES_MAX;
-/// How much more work a text is that is read as a value of another type.
+/// Bytes counted per byte of a text that is read as a value of another type, which is more work.
 const READ_BYTES: usize = 16;
 
-/// Elements and bytes that may still be taken of a result.
+/// Elements and bytes that a result may still have.
 struct Left {
     elements: Cell<usize>,
     bytes: Cell<usize>,
@@ -58,10 +57,10 @@ impl Left {
     }
 }
 
-/// Whether an argument can be made in one piece.
+/// Checks that an argument can be converted without a pause.
 ///
 /// # Errors
-/// That it has too many elements, or numbers that are too long.
+/// The argument has too many elements, or numbers that are too long.
 pub(super) fn check(ty: &CqlType, value: Option<&[u8]>) -> mlua::Result<()> {
     let Some(value) = value else { return Ok(()) };
     let elements = elements(ty, value);
@@ -78,7 +77,7 @@ pub(super) fn check(ty: &CqlType, value: Option<&[u8]>) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Elements of a value and of those inside it.
+/// The number of elements of a value, those of nested values included.
 fn elements(ty: &CqlType, value: &[u8]) -> usize {
     let of = |ty: &CqlType, part: &[u8]| 1 + elements(ty, part);
     match ty {
@@ -107,7 +106,7 @@ fn elements(ty: &CqlType, value: &[u8]) -> usize {
     }
 }
 
-/// A value for Lua; nothing is nil.
+/// Converts a value to Lua; null is nil.
 pub(super) fn to_lua(lua: &Lua, ty: &CqlType, value: Option<&[u8]>) -> mlua::Result<Value> {
     let Some(value) = value else { return Ok(Value::Nil) };
     if value.is_empty() && ty.is_empty_value_meaningless() {
@@ -212,10 +211,10 @@ fn sequence<'v>(lua: &Lua, ty: &CqlType, parts: impl Iterator<Item = &'v [u8]>) 
     Ok(Value::Table(table))
 }
 
-/// What Lua returned as a value of the type; nil is null.
+/// Converts a value returned by Lua to the type; nil is null.
 ///
 /// # Errors
-/// What does not fit.
+/// Why the value does not fit the type.
 pub(super) fn from_lua(ty: &CqlType, value: &Value) -> Result<Option<Vec<u8>>, String> {
     let left = Left { elements: Cell::new(ELEMENTS_MAX), bytes: Cell::new(RESULT_BYTES_MAX) };
     part_of(ty, value, &left)

@@ -1,31 +1,31 @@
-//! How much work a library function of Lua is asked for, known before it begins.
+//! The work of calls of Lua's library functions, known before they run.
 //!
-//! The work is in instructions, each about ten nanoseconds. What runs user's code, or takes its work from a table's
-//! elements, is written in Lua, where instructions are counted. Left out are functions whose work is bounded by what the call
-//! holds: those are like any other instruction (`lua_limits::Room`).
+//! Work is in instructions of about ten nanoseconds each. Functions that run user code, or whose work depends
+//! on a table's elements, are written in Lua, where instructions are counted. Functions whose work is bounded
+//! by the memory that the call holds are left out: those are like any other instruction (`lua_limits::Room`).
 
 use mlua::{Lua, MultiValue, Value};
 
-/// Longest text that is read as a number: reading takes time for each byte, also of zeros and blanks.
+/// Longest text that is read as a number: reading takes time for each byte, zeros and blanks included.
 pub(super) const NUMERAL_BYTES_MAX: usize = 1000;
-/// Bytes that are copied for one instruction.
+/// Bytes copied per instruction.
 pub(super) const COPIED: usize = 32;
-/// Bytes that are looked at one by one for one instruction.
+/// Bytes read one by one per instruction.
 const READ: usize = 8;
-/// Bytes a value takes on the stack.
+/// Bytes of a value on the stack.
 const VALUE_BYTES: usize = 16;
 
-/// The work of a library call, known before it begins.
+/// The work of a library call, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Work {
     pub(super) instructions: usize,
-    /// Of what it makes.
+    /// Bytes of its result.
     pub(super) bytes: usize,
 }
 
 type WorkOf = fn(&Lua, &MultiValue) -> mlua::Result<Work>;
 
-/// Library, function, and how its work is known.
+/// Library, function, and how to compute its work.
 pub(super) const WORK: &[(&str, &str, WorkOf)] = &[
     ("string", "byte", |lua, given| Ok(values(selected(lua, given, 1, 1)?))),
     ("string", "char", |_, given| Ok(values(given.len()))),
@@ -90,17 +90,17 @@ pub(super) const WORK: &[(&str, &str, WorkOf)] = &[
     }),
 ];
 
-/// Values that go over the stack.
+/// Work of moving values over the stack.
 fn values(count: usize) -> Work {
     Work { instructions: count.saturating_mul(2).saturating_add(1), bytes: count.saturating_mul(VALUE_BYTES) }
 }
 
-/// A text made from another, byte by byte.
+/// Work of making a text from another one, byte by byte.
 fn mapped(given: &MultiValue) -> Work {
     Work { instructions: 1 + length(given, 0) / READ, bytes: length(given, 0) }
 }
 
-/// Elements of a table that change their places, from one of them to the last.
+/// Work of moving the elements of a table from `from` to the last one.
 fn moved(given: &MultiValue, from: i64) -> Work {
     let Some(Value::Table(table)) = given.front() else { return Work { instructions: 1, bytes: 0 } };
     let behind = i64::try_from(table.raw_len()).unwrap_or(i64::MAX).saturating_sub(from).saturating_add(1);
@@ -108,7 +108,7 @@ fn moved(given: &MultiValue, from: i64) -> Work {
     Work { instructions: behind.saturating_mul(2).saturating_add(1), bytes: 0 }
 }
 
-/// Bytes of a text among the arguments.
+/// Length in bytes of an argument that is a text; 0 for others.
 fn length(given: &MultiValue, at: usize) -> usize {
     match given.get(at) {
         Some(Value::String(text)) => text.as_bytes().len(),
@@ -116,12 +116,12 @@ fn length(given: &MultiValue, at: usize) -> usize {
     }
 }
 
-/// Bytes of all texts behind the first.
+/// Bytes of all texts after the first argument.
 fn texts(given: &MultiValue) -> usize {
     (1..given.len()).fold(0_usize, |all, at| all.saturating_add(length(given, at)))
 }
 
-/// Bytes of a format of `string.pack`, and how many its numbers ask for.
+/// Length of a format of `string.pack`, and the sum of the numbers in it.
 fn packed(given: &MultiValue) -> (usize, usize) {
     let Some(Value::String(format)) = given.front() else { return (0, 0) };
     let (mut padding, mut number) = (0_usize, 0_usize);
@@ -136,8 +136,9 @@ fn packed(given: &MultiValue) -> (usize, usize) {
     (bytes.len(), padding.saturating_add(number))
 }
 
-/// How many bytes of the text lie between two places, as `string.sub` counts them; the second is the first by default where
-/// `to` is not negative and small, as in `string.byte`.
+/// The number of bytes of the text between two positions, as `string.sub` counts them. The default of the
+/// second position is the end of the text if `to` is `i64::MAX`, else the first position, as in
+/// `string.byte`.
 fn selected(lua: &Lua, given: &MultiValue, at: usize, to: i64) -> mlua::Result<usize> {
     let bytes = i64::try_from(length(given, 0)).unwrap_or(i64::MAX);
     let place = |place: i64| if place < 0 { (bytes + 1).saturating_add(place).max(0) } else { place };
@@ -147,8 +148,8 @@ fn selected(lua: &Lua, given: &MultiValue, at: usize, to: i64) -> mlua::Result<u
     Ok(usize::try_from(to.saturating_sub(from).saturating_add(1)).unwrap_or(0))
 }
 
-/// An argument as the integer that the library takes it for: texts and whole numbers are taken too. What is none is left to
-/// the library to refuse.
+/// An argument as an integer, converted as the library does it: texts and whole numbers are accepted. Others
+/// give 0; the library refuses them.
 fn integer(lua: &Lua, given: &MultiValue, at: usize, default: i64) -> mlua::Result<i64> {
     match given.get(at) {
         None | Some(Value::Nil) => Ok(default),
@@ -164,8 +165,9 @@ fn integer(lua: &Lua, given: &MultiValue, at: usize, default: i64) -> mlua::Resu
     }
 }
 
-/// What is written in Lua: `string.rep`, `table.sort` (long tables, and those of anything but numbers, are merged from ever longer runs),
-/// `table.concat` (the bytes of its result are counted first), and the reading of texts as numbers, which has a limit.
+/// Library functions in Lua: `string.rep`; `table.sort`, which merges ever longer runs of long tables and of
+/// tables with elements other than numbers; `table.concat`, which counts the bytes of its result first; and
+/// the conversion of texts to numbers, which has a limit.
 pub(super) const LIBRARY: &str = "
 local admit, longest = ...
 local type, error, raw_select, tointeger = type, error, select, math.tointeger

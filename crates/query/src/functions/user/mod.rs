@@ -1,9 +1,9 @@
 //! User-defined functions and aggregates: compiled once on each shard, called like native ones.
 //!
-//! A language is a sandbox (`lua`, `wasm`): no files, no network, no clock, no chance; each call has a limit of work and
-//! of memory, after which it fails and nothing else. What a call leaves behind is never seen by the next. A call runs in
-//! slices; `calls` is what a statement has under way between them.
-//! Invariant: a compiled function belongs to one definition; another body is compiled anew.
+//! A language is a sandbox (`lua`, `wasm`): no files, no network, no clock, no random numbers. Each call has
+//! limits of work and memory; beyond them only the call fails. No call sees state of an earlier one. A call
+//! runs in slices; `calls` has the state of a statement's calls between them.
+//! Invariant: a compiled function belongs to one definition; a changed body is compiled again.
 #![cfg_attr(
     not(any(feature = "udf-lua", feature = "udf-wasm")),
     allow(dead_code, unused_variables, unreachable_code, reason = "there is nothing to run")
@@ -39,10 +39,11 @@ use crate::QueryError;
 
 pub use aggregate::{UserAggregate, resolve_aggregate};
 
-/// Most compiled functions a shard keeps; beyond them the oldest is compiled anew when it is called again.
+/// Most compiled functions that a shard keeps; beyond that, the oldest one is compiled again when it is
+/// called.
 const COMPILED_MAX: usize = 256;
 
-/// A user-defined function that can run.
+/// A compiled user-defined function.
 #[derive(Debug)]
 pub struct UserFunction {
     definition: Rc<FunctionDefinition>,
@@ -57,30 +58,31 @@ enum Program {
     Wasm(wasm::WasmFunction),
 }
 
-/// What a slice of a call came to.
+/// The result of a slice of a call.
 #[derive(Debug)]
 enum Step<C> {
-    /// The call ended with a value.
+    /// The call ended with this value.
     Done(Option<Vec<u8>>),
-    /// It goes on in another slice.
+    /// The call continues in another slice.
     Paused(C),
 }
 
-/// A call under way.
+/// A call that has begun.
 struct Running {
     function: Rc<UserFunction>,
     state: State,
-    /// How long its slices took.
+    /// The time of its slices so far.
     took: Duration,
     warned: bool,
 }
 
-/// How long one call may run, without the time others had between its slices; in force on the shard where it was set.
+/// Time limits of one call, not counting other tasks between its slices. Set per shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallTimes {
-    /// `user_defined_functions_warn_timeout`: beyond it the client and the log are told; never where it is zero.
+    /// `user_defined_functions_warn_timeout`: beyond it, a warning for the client and the log; zero for no
+    /// warning.
     pub warn: Duration,
-    /// `user_defined_functions_fail_timeout`: beyond it the call ends.
+    /// `user_defined_functions_fail_timeout`: beyond it, the call fails.
     pub fail: Duration,
 }
 
@@ -91,12 +93,12 @@ impl Default for CallTimes {
 }
 
 impl CallTimes {
-    /// Those of this shard.
+    /// The limits of this shard.
     fn here() -> Self {
         reactor::local::<Self>().map_or_else(Self::default, |times| *times)
     }
 
-    /// Puts them in force on this shard.
+    /// Sets the limits of this shard.
     pub(crate) fn set(self) {
         reactor::set_local(Rc::new(self));
     }
@@ -116,7 +118,7 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
-    /// Bytes that its sandbox holds.
+    /// Bytes that the sandbox holds.
     fn held_bytes(&self) -> usize {
         match &self.state {
             #[cfg(feature = "udf-lua")]
@@ -128,10 +130,10 @@ impl Running {
         }
     }
 
-    /// Goes on for a slice.
+    /// Continues for a slice.
     ///
     /// # Errors
-    /// [`QueryError::FunctionFailure`] where the program failed, or reached a limit.
+    /// [`QueryError::FunctionFailure`] if the program failed or reached a limit.
     fn run(
         self,
         slice: &Slice,
@@ -187,11 +189,11 @@ impl<C> Step<C> {
     }
 }
 
-/// Functions compiled on this shard, oldest first.
+/// The functions compiled on this shard, oldest first.
 #[derive(Default)]
 struct Compiled(RefCell<Vec<Rc<UserFunction>>>);
 
-/// Languages that functions may be written in.
+/// The languages of user-defined functions in this build.
 pub fn languages() -> &'static [&'static str] {
     #[allow(unused_mut, reason = "each language is a feature")]
     const LANGUAGES: &[&str] = &[
@@ -206,7 +208,7 @@ pub fn languages() -> &'static [&'static str] {
 /// Compiles a function.
 ///
 /// # Errors
-/// What the compiler says, or that there is no such language.
+/// The compiler's error, or that the language is not supported.
 pub fn compile(definition: &Rc<FunctionDefinition>) -> Result<UserFunction, QueryError> {
     let wrong = |problem: String| {
         QueryError::Invalid(format!(
@@ -231,7 +233,7 @@ pub fn compile(definition: &Rc<FunctionDefinition>) -> Result<UserFunction, Quer
     Ok(UserFunction { definition: Rc::clone(definition), program })
 }
 
-/// The compiled form of a function, from those the shard keeps where it has it.
+/// The compiled form of a function; compiles it if the shard does not have it.
 fn compiled(definition: &Rc<FunctionDefinition>) -> Result<Rc<UserFunction>, QueryError> {
     let kept = reactor::local::<Compiled>().unwrap_or_else(|| {
         let kept = Rc::new(Compiled::default());
@@ -257,10 +259,10 @@ fn compiled(definition: &Rc<FunctionDefinition>) -> Result<Rc<UserFunction>, Que
     Ok(function)
 }
 
-/// The user's overloads of a name. One that no longer compiles is left out where others remain to be chosen.
+/// The user-defined overloads of a name.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where a function cannot be compiled on this node.
+/// [`QueryError::Invalid`] if one of the functions cannot be compiled on this node.
 pub(super) fn overloads(schema: &Schema, keyspace: &str, name: &str) -> Result<Vec<Function>, QueryError> {
     let Some(keyspace) = schema.keyspace(keyspace) else { return Ok(Vec::new()) };
     let of_name = keyspace.functions.iter().filter(|function| function.name == name);
@@ -283,12 +285,12 @@ impl PartialEq for UserFunction {
 }
 
 impl UserFunction {
-    /// The keyspace that owns it.
+    /// The keyspace of the function.
     pub fn keyspace(&self) -> &str {
         &self.definition.keyspace
     }
 
-    /// Whether the program is to run with these arguments; if not the result is null.
+    /// Whether the program runs with these arguments; if not, the result is null.
     fn takes(&self, arguments: &[Option<&[u8]>]) -> bool {
         let null = |(argument, ty): (&Option<&[u8]>, &CqlType)| {
             argument.is_none_or(|value| value.is_empty() && ty.is_empty_value_meaningless())
@@ -297,10 +299,10 @@ impl UserFunction {
             || !arguments.iter().zip(self.definition.argument_types()).any(null)
     }
 
-    /// A call of it, before its first slice.
+    /// Prepares a call of the function, before its first slice.
     ///
     /// # Errors
-    /// [`QueryError::FunctionFailure`] where the program cannot begin.
+    /// [`QueryError::FunctionFailure`] if the program cannot start.
     fn begin(self: &Rc<Self>, arguments: &[Option<&[u8]>]) -> Result<Running, QueryError> {
         let state: Result<State, String> = match &self.program {
             #[cfg(feature = "udf-lua")]
@@ -322,7 +324,7 @@ impl UserFunction {
         }
     }
 
-    /// What is told of a call that takes longer than a limit.
+    /// The warning or error text for a call that exceeds a time limit.
     #[cold]
     fn ran_longer(&self, limit: Duration) -> String {
         let definition = &self.definition;

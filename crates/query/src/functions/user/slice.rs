@@ -1,48 +1,48 @@
-//! How much a statement's calls may do before others have their turn.
+//! The work that a statement's calls may do before other tasks get a turn.
 //!
-//! Languages count work each in their own unit; what is used of a slice is a part of the whole in any of them, so that
-//! many short calls of one statement end it as one long call does.
+//! Each language counts work in its own unit. The use of a slice is counted as a fraction of the whole, so
+//! that many short calls of one statement use up a slice as one long call does.
 
 use std::cell::Cell;
 
-/// A slice, in parts.
+/// The parts of a full slice.
 const WHOLE: u32 = 1 << 16;
 
-/// What is left of a slice.
+/// The parts of a slice that are left.
 #[derive(Debug)]
 pub(super) struct Slice(Cell<u32>);
 
 impl Slice {
-    /// A whole one.
+    /// A full slice.
     pub(super) fn new() -> Self {
         Self(Cell::new(WHOLE))
     }
 
-    /// A new one begins.
+    /// Begins a new slice.
     pub(super) fn refill(&self) {
         self.0.set(WHOLE);
     }
 
-    /// Whether nothing is left.
+    /// Whether the slice is used up.
     pub(super) fn is_spent(&self) -> bool {
         self.0.get() == 0
     }
 
-    /// What is left, where a whole slice is `whole` units; 1 at least.
+    /// The units left of a slice that has `whole` units; at least 1.
     pub(super) fn units(&self, whole: u32) -> u32 {
         let units = u64::from(self.0.get()) * u64::from(whole) / u64::from(WHOLE);
-        // At most `whole`, which fits.
+        // At most `whole`, so it fits.
         u32::try_from(units).unwrap_or(whole).max(1)
     }
 
-    /// Takes away what was used; a call is never for nothing.
+    /// Subtracts used units, but at least one part: no call is free.
     pub(super) fn spend(&self, used: u64, whole: u32) {
         let parts = used.saturating_mul(u64::from(WHOLE)) / u64::from(whole);
         let parts = u32::try_from(parts).unwrap_or(u32::MAX).max(1);
         self.0.set(self.0.get().saturating_sub(parts));
     }
 
-    /// Nothing is left of it.
+    /// Ends the slice.
     pub(super) fn end(&self) {
         self.0.set(0);
     }

@@ -1,10 +1,11 @@
 //! Functions in WebAssembly, given as text (WAT).
 //!
-//! The module exports a function of the same name, its memory, and a global `_scylla_abi` that tells where in memory the
-//! version of the calling convention stands (docs/functions.md). Numbers and booleans are passed as they are where the
-//! function takes no nulls; everything else is passed as bytes in memory, by one number of size and address.
-//! Invariant: every call has an instance of its own, so nothing stays; imports are there only to fail. A call stops where the
-//! fuel of its slice ends, and goes on in the next.
+//! The module exports a function of the same name, its memory, and a global `_scylla_abi` with the address of
+//! the version of the calling convention (docs/functions.md). Numbers and booleans are passed directly if the
+//! function takes no nulls; all other values are passed as bytes in memory, by one number that combines size
+//! and address.
+//! Invariant: every call has an instance of its own, so no state is kept; imports exist only to fail. A call
+//! stops at the end of its slice's fuel, and continues in the next slice.
 
 use model::CqlType;
 use model::schema::FunctionDefinition;
@@ -16,22 +17,22 @@ use wasmi::{
 use super::slice::Slice;
 use super::{Step, wat};
 
-/// Fuel of one call: about as many instructions.
+/// Fuel of one call: about the number of instructions.
 const FUEL_MAX: u64 = 20_000_000;
-/// Fuel of one slice: about 200 microseconds. What comes before the function itself (a start function, room for the
-/// arguments) cannot stop and has to do with one.
+/// Fuel of one slice: about 200 microseconds. The work before the function itself (a start function, memory
+/// for the arguments) cannot stop and has one slice.
 const FUEL_SLICE: u32 = 100_000;
-/// What a call takes of a slice before its first instruction: an instance is made.
+/// Fuel charged for the start of a call, in which an instance is made.
 const FUEL_OF_BEGINNING: u64 = 5_000;
-/// Bytes of memory one call may have.
+/// Most bytes of memory of one call.
 const MEMORY_BYTES_MAX: usize = 16 << 20;
-/// Entries of tables one call may have.
+/// Most entries in tables of one call.
 const TABLE_ELEMENTS_MAX: usize = 100_000;
-/// Functions a module may import: each call makes all of them anew, in one piece.
+/// Most functions that a module may import: each call makes all of them, without a pause.
 const IMPORTS_MAX: usize = 100;
-/// Bytes of source that are one unit of fuel of a call's beginning.
+/// Bytes of source per unit of fuel charged for the start of a call.
 const SOURCE_BYTES_PER_FUEL: u64 = 4;
-/// Bytes memory grows by.
+/// Bytes by which memory grows.
 const PAGE_BYTES: usize = 64 << 10;
 
 /// A compiled function.
@@ -41,15 +42,15 @@ pub(super) struct WasmFunction {
     module: Module,
 }
 
-/// A call under way.
+/// A call that has begun.
 pub(super) struct WasmCall {
     instance: Instantiated,
     next: Next,
-    /// Fuel it may still take.
+    /// Fuel that the call may still use.
     left: u64,
 }
 
-/// How it goes on.
+/// How the call continues.
 enum Next {
     Begin(Func, Vec<Val>),
     Resume(ResumableCallOutOfFuel),
@@ -61,14 +62,14 @@ struct Instantiated {
     memory: Memory,
 }
 
-/// How a value travels.
+/// How a value is passed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Passing {
     I32,
     I64,
     F32,
     F64,
-    /// Size and address of its bytes.
+    /// As the size and the address of its bytes.
     Memory,
 }
 
@@ -95,14 +96,14 @@ impl Passing {
 }
 
 impl WasmFunction {
-    /// Compiles the module and looks whether it keeps to the calling convention.
+    /// Compiles the module and checks that it follows the calling convention.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the module was rejected.
     pub(super) fn compile(definition: &FunctionDefinition) -> Result<Self, String> {
         let mut config = Config::default();
         config.consume_fuel(true);
-        // Of globals and segments at most 1000 each, of tables 100: a call makes them anew, in one piece.
+        // At most 1000 globals and 1000 segments, and 100 tables: a call makes them without a pause.
         config.enforced_limits(EnforcedLimits::strict());
         let engine = Engine::new(&config);
         let module = Module::new(&engine, definition.body.as_bytes()).or_else(|error| {
@@ -131,8 +132,8 @@ impl WasmFunction {
         }
         let function = Self { engine, module };
         let instance = function.start()?;
-        // Where nothing goes through memory the versions do not differ. There is a mark then, but compilers of other
-        // languages put it where its address is read, not its value.
+        // If no value is passed in memory, the versions do not differ. The global exists then too, but
+        // compilers of other languages put the mark where its address is read, not its value.
         let mut types = definition.argument_types().chain([&definition.returns]);
         if types.any(|ty| Passing::of(ty, takes_null) == Passing::Memory) {
             let version = instance.abi()?;
@@ -175,10 +176,10 @@ impl WasmFunction {
         Ok(Instantiated { store, instance, memory })
     }
 
-    /// A call of the function, before its first slice.
+    /// Prepares a call of the function, before its first slice.
     ///
     /// # Errors
-    /// What is wrong with the instance; arguments it has no room for.
+    /// Errors of the instance, or of arguments that do not fit into its memory.
     pub(super) fn begin(
         &self,
         definition: &FunctionDefinition,
@@ -197,10 +198,10 @@ impl WasmFunction {
         Ok(WasmCall { instance, next: Next::Begin(function, values), left: FUEL_MAX })
     }
 
-    /// Goes on with a call for a slice.
+    /// Continues a call for a slice.
     ///
     /// # Errors
-    /// What stopped it; a result that lies outside of its memory.
+    /// Why the call stopped; also a result outside of its memory.
     pub(super) fn run(
         definition: &FunctionDefinition,
         call: Box<WasmCall>,
@@ -210,7 +211,7 @@ impl WasmFunction {
         let text = |error: wasmi::Error| error.to_string();
         let mut granted = u64::from(slice.units(FUEL_SLICE));
         if let Next::Resume(paused) = &next {
-            // One instruction may ask for more than a slice.
+            // One instruction may need more than a slice.
             granted = granted.max(paused.required_fuel());
         }
         granted = granted.min(left);
@@ -245,7 +246,7 @@ impl WasmFunction {
 }
 
 impl WasmCall {
-    /// Bytes of its instance: its memory, most of all.
+    /// Bytes of the instance, which are mainly its memory.
     pub(super) fn held_bytes(&self) -> usize {
         self.instance.memory.data_size(&self.instance.store)
     }
@@ -258,7 +259,7 @@ impl Instantiated {
         Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| "a version has four bytes")?))
     }
 
-    /// The address of the version in the module's memory.
+    /// The address, in the module's memory, of the version.
     fn abi_address(&self) -> Result<u32, String> {
         let global = self.instance.get_global(&self.store, "_scylla_abi");
         match global.map(|global| global.get(&self.store)) {
@@ -294,7 +295,7 @@ impl Instantiated {
         })
     }
 
-    /// Puts bytes into memory; gives size and address.
+    /// Copies bytes into memory; returns the number of size and address.
     fn put(&mut self, value: Option<&[u8]>) -> Result<i64, String> {
         const NULL: i64 = -1 << 32;
         let Some(value) = value else { return Ok(NULL) };

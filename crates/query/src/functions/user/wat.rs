@@ -1,13 +1,15 @@
-//! An older way to write `if` in WebAssembly's text format, which ScyllaDB's documentation shows: `(if (cond) (return …))`.
+//! Support for an older form of `if` in WebAssembly's text format, used in ScyllaDB's documentation:
+//! `(if (cond) (return …))`.
 //!
-//! Today's format wants the branches in `(then …)` and `(else …)`. This puts them there. It knows lists, strings and
-//! comments of the text and nothing else, so what is no module stays none. One pass, without recursion.
+//! Today's format requires the branches in `(then …)` and `(else …)`; this adds them. It knows only the
+//! lists, strings and comments of the text, so an invalid module stays invalid. It makes one pass, without
+//! recursion.
 
-/// Longest text that is looked at, and deepest nesting: they bound the memory this takes.
+/// Longest text that is converted, and its deepest nesting: they bound the memory needed.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 const NESTING_MAX: usize = 1_000;
 
-/// The text with every `if` that has bare branches written as today; `None` where there is none.
+/// The text with `then` and `else` added to every `if` that has bare branches; `None` if there is none.
 pub(super) fn with_branches(text: &str) -> Option<String> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
@@ -57,7 +59,7 @@ pub(super) fn with_branches(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// A list that has not ended: its first word and, of an `if`, the lists in it with their ends and first words.
+/// A list that has not ended: its first word and, in an `if`, the ends and first words of the lists in it.
 struct List<'t> {
     start: usize,
     word: &'t str,
@@ -65,7 +67,7 @@ struct List<'t> {
 }
 
 impl List<'_> {
-    /// Puts bare branches of an `if` into lists of their own: behind the condition one or two.
+    /// Encloses bare branches of an `if`: one or two lists after the condition.
     fn branches(&self, inserts: &mut Vec<(usize, &str)>) {
         if self.word != "if" || self.parts.iter().any(|(.., word)| matches!(*word, "then" | "else")) {
             return;

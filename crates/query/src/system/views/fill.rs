@@ -1,4 +1,4 @@
-//! The rows of each view, from what the shards told.
+//! The rows of each view, from the shards' data.
 
 use reactor::Group;
 use reactor::metrics::{Sample, Value};
@@ -31,12 +31,12 @@ pub(in super::super) fn fill(rows: &mut Rows<'_>, table: &str, views: &Views, fa
         (_, Views::Loads(loads)) => latencies(rows, loads),
         ("queries", Views::Running(requests)) => requests.iter().for_each(|one| request(rows, one)),
         ("batch_metrics", Views::Batches(sizes)) => batches(rows, sizes),
-        // What the others would tell of has not happened on this node, or is not measured.
+        // The other tables are empty: the node has nothing to show there, or does not measure it.
         _ => {}
     }
 }
 
-/// Sizes in MiB, rounded up.
+/// Adds the sizes of tables in MiB, rounded up.
 fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -> u64) {
     for report in reports {
         rows.row(|row| {
@@ -47,8 +47,8 @@ fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -
     }
 }
 
-/// Milliseconds that requests took, and requests a second. What a replica takes is not told apart from what the
-/// coordinator does: on one node there is nobody else to wait for.
+/// Adds the latencies of requests in milliseconds, and requests per second. Replica and coordinator have the
+/// same figures: a single node waits for no other one.
 fn latencies(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
     let ms = |nanos: u64| rounded(nanos as f64 / 1e6);
     for (table, told) in loads {
@@ -64,7 +64,7 @@ fn latencies(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
     }
 }
 
-/// Rows or tombstones that each read went past.
+/// Adds the numbers of rows or tombstones that reads scanned.
 fn past(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
     for (table, told) in loads {
         rows.row(|row| {
@@ -78,7 +78,7 @@ fn past(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
     }
 }
 
-/// A request that runs; it has waited for nothing before, but for what its connection waited.
+/// Adds a running request. It has not been queued, except on its connection.
 fn request(rows: &mut Rows<'_>, request: &RunningRow) {
     rows.row(|row| {
         row.text("thread_id", &request.thread);
@@ -88,7 +88,7 @@ fn request(rows: &mut Rows<'_>, request: &RunningRow) {
     });
 }
 
-/// Partitions that each batch writes.
+/// Adds the numbers of partitions that batches write.
 fn batches(rows: &mut Rows<'_>, sizes: &[(&'static str, Weights)]) {
     for (name, partitions) in sizes {
         rows.row(|row| {
@@ -101,12 +101,13 @@ fn batches(rows: &mut Rows<'_>, sizes: &[(&'static str, Weights)]) {
     }
 }
 
-/// To three digits, as Cassandra shows such numbers.
+/// Rounds to three digits after the point, as Cassandra does for such numbers.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Milliseconds between the first and the last write of a table file, of each table the most.
+/// Adds for each table the longest time in milliseconds between the first and the last write of one of its
+/// files.
 fn durations(rows: &mut Rows<'_>, reports: &[TableReport]) {
     for report in reports {
         rows.row(|row| {
@@ -190,7 +191,7 @@ fn sum(shards: &[(Vec<Sample>, u64)], name: &str, group: Option<&str>) -> u64 {
         .sum()
 }
 
-/// The one cache there is: rows.
+/// Adds the row cache, which is the only cache.
 fn row_cache(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
     let sum = |name| sum(shards, name, None);
     let (hits, misses) = (sum("scylla_cache_row_hits"), sum("scylla_cache_row_misses"));
@@ -200,14 +201,14 @@ fn row_cache(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
         row.bigint("capacity_bytes", bigint(shards.iter().map(|(_, most)| most).sum()));
         row.int("entry_count", int(sum("scylla_cache_rows")));
         row.bigint("hit_count", bigint(hits));
-        // As Cassandra shows the ratio of a cache that was never asked.
+        // Cassandra shows NaN too for a cache without requests.
         row.double("hit_ratio", if requests == 0 { f64::NAN } else { hits as f64 / requests as f64 });
         row.bigint("request_count", bigint(requests));
         row.bigint("size_bytes", bigint(sum("scylla_cache_bytes_total")));
     });
 }
 
-/// Scheduling groups are what pools of threads are elsewhere: each shard runs one task at a time.
+/// Scheduling groups stand for thread pools; each shard runs one task at a time.
 fn groups(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
     for group in Group::all() {
         let sum = |name| sum(shards, name, Some(group.name()));
@@ -244,7 +245,7 @@ fn statements(rows: &mut Rows<'_>, shards: &[Statements]) {
     }
 }
 
-/// The node itself: it has no peers to gossip with.
+/// Adds the node itself: it has no peers to gossip with.
 fn gossip(rows: &mut Rows<'_>, node: &NodeFacts) {
     let host_id = uuid::Uuid::from_bytes(node.host_id).to_string();
     let token = node::ring_tokens().next().unwrap_or_default();

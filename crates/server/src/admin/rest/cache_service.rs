@@ -1,4 +1,4 @@
-//! `/cache_service`, and `/system/drop_sstable_caches`: what is kept in memory of table files, forgotten on every shard.
+//! `/cache_service` and `/system/drop_sstable_caches`: drops cached contents of table files on every shard.
 
 use axum::extract::State;
 use axum::routing::post;
@@ -16,7 +16,7 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/system/drop_sstable_caches", post(forget_all))
 }
 
-/// What other stores keep as places of keys is here the pages of indexes.
+/// Other databases cache positions of keys; this one caches pages of indexes instead.
 async fn forget_index_pages(State(bridge): State<Bridge>) -> Answer<()> {
     let done = bridge.call(|| async {
         node::on_each(Group::ADMIN, |shard| async move {
@@ -28,7 +28,7 @@ async fn forget_index_pages(State(bridge): State<Bridge>) -> Answer<()> {
     done.await.map(|_| Json(()))
 }
 
-/// Everything that memory has of table files.
+/// Drops everything cached of table files.
 async fn forget_all(State(bridge): State<Bridge>) -> Answer<()> {
     let _ = forget_index_pages(State(bridge.clone())).await?;
     forget_rows(State(bridge)).await

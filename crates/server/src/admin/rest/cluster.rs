@@ -1,4 +1,5 @@
-//! `/gossiper`, `/failure_detector`, `/snitch`, `/storage_proxy`: what tools ask about the cluster; it has one node.
+//! `/gossiper`, `/failure_detector`, `/snitch`, `/storage_proxy`: the state of the cluster, which has one
+//! node.
 
 use axum::extract::State;
 use axum::routing::get;
@@ -62,7 +63,7 @@ async fn endpoints(State(bridge): State<Bridge>) -> Answer<[Value; 1]> {
                 "addrs": config.listen_address.ip().to_string(),
                 "is_alive": true,
                 "update_time": reactor::wall_clock_us() / 1000,
-                // Grows with each start, as gossip has it: the second in which this one began.
+                // Grows with each start, as in gossip: the second in which the node began to serve.
                 "generation": NodeState::here()?.generation,
                 "version": 0,
                 "application_state": [

@@ -1,4 +1,4 @@
-//! `/column_family`: tables, and what each takes; a table is named `keyspace:table`.
+//! `/column_family`: tables and their sizes; a table is named `keyspace:table`.
 
 use axum::extract::{Path, State};
 use axum::routing::get;
@@ -13,10 +13,10 @@ use crate::admin::error::ApiError;
 use crate::admin::node;
 use crate::admin::params::Params;
 
-/// A figure of a table and how it comes out of the shards' reports.
+/// The name of a figure, and how to compute it from a table's report.
 type Figure = (&'static str, fn(&TableReport) -> Value);
 
-/// Figures under `/column_family/metrics/`, of one table or, without a name, of all together.
+/// Figures under `/column_family/metrics/`: for one table or, without a name, for all tables together.
 const FIGURES: &[Figure] = &[
     ("live_disk_space_used", |r| r.file_bytes.into()),
     ("total_disk_space_used", |r| r.file_bytes.into()),
@@ -113,8 +113,9 @@ async fn files_by_level(State(bridge): State<Bridge>, Path(name): Path<String>) 
     Ok(Json(report.files_by_level))
 }
 
-/// Parameters: `key`, a partition key as text (see `query::partition_key_text`), and `format`, `hex` where the key is its
-/// bytes in hexadecimal digits. Paths of the table files that have the partition.
+/// Parameters: `key`, a partition key as text (see `query::partition_key_text`); `format`, `hex` if the key
+/// is given as the hexadecimal digits of its bytes. Returns the paths of the table files that contain the
+/// partition.
 async fn files_by_key(
     State(bridge): State<Bridge>,
     Path(name): Path<String>,
@@ -132,7 +133,7 @@ async fn files_by_key(
         .map(Json)
 }
 
-/// Everything about a table at once, which saves tools a question for each figure. An extension.
+/// All figures of a table at once, which saves tools one request for each. An extension.
 async fn report(State(bridge): State<Bridge>, Path(name): Path<String>) -> Answer<Value> {
     let report =
         bridge.call(move || async move { node::report_of(&node::table_called(&name)?).await }).await?;
@@ -163,7 +164,7 @@ fn mean_partition_bytes(report: &TableReport) -> u64 {
     }
 }
 
-/// Bytes on the disk for each byte of rows; 0 where there is no file, as Cassandra has it.
+/// Bytes of table files per byte of rows; 0 without files, as in Cassandra.
 fn compression_ratio(report: &TableReport) -> f64 {
     if report.data_bytes == 0 { 0.0 } else { report.file_bytes as f64 / report.data_bytes as f64 }
 }

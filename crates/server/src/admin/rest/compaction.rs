@@ -42,12 +42,12 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/column_family/metrics/pending_compactions", get(pending_tasks))
 }
 
-/// What a scrub of which only looks found: damage, by ScyllaDB's number.
+/// ScyllaDB's status for damage found by a scrub with VALIDATE.
 const VALIDATION_ERRORS: u32 = 3;
 
-/// Parameters: `scrub_mode`, ABORT (the default), SKIP, SEGREGATE or VALIDATE; `skip_corrupted`, an older way to say SKIP;
-/// `disable_snapshot`, whether tables that are rewritten go without one before; `cf`. 0, and 3 where VALIDATE found damage;
-/// with `report` an object that says what was found.
+/// Parameters: `scrub_mode`, ABORT (the default), SKIP, SEGREGATE or VALIDATE; `skip_corrupted`, an older way
+/// to say SKIP; `disable_snapshot`, to rewrite tables without taking a snapshot first; `cf`. Returns 0, or 3
+/// if VALIDATE found damage; with `report` an object that describes the findings.
 async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<Value> {
     let mode = match params.get("scrub_mode").map(str::to_ascii_uppercase).as_deref() {
         None if params.flag("skip_corrupted")? => ScrubMode::Skip,
@@ -59,7 +59,7 @@ async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, param
             return Err(ApiError::bad(format!("Unknown argument for 'scrub_mode' parameter: {other}")));
         }
     };
-    // Files that were set aside lie in a folder of their own and are never scrubbed with the others.
+    // Quarantined files lie in a directory of their own and are never scrubbed with the others.
     match params.get("quarantine_mode").map(str::to_ascii_uppercase).as_deref() {
         None | Some("INCLUDE" | "EXCLUDE") => {}
         Some("ONLY") => {
@@ -103,8 +103,8 @@ async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, param
     })))
 }
 
-/// Parameters: `quick`, to leave the data unread; `extended`, to read every row; `dfp`, to let `disk_failure_policy` act upon
-/// damage; `cf`. What was looked at, and what is damaged.
+/// Parameters: `quick`, to leave the data unread; `extended`, to read every row; `dfp`, to apply
+/// `disk_failure_policy` to damage; `cf`. Returns the number of files checked and the damaged ones.
 async fn verify(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<Value> {
     let depth = match (params.flag("quick")?, params.flag("extended")?) {
         (true, true) => return Err(ApiError::bad("quick and extended exclude each other".to_owned())),
@@ -125,7 +125,7 @@ async fn verify(State(bridge): State<Bridge>, Path(keyspace): Path<String>, para
     Ok(Json(json!({"sstables": report.files, "damaged": damaged, "stopped": report.stopped})))
 }
 
-/// Rewrites what a keyspace and its parameter `cf` name.
+/// Rewrites the tables `names` of a keyspace; all its tables if `names` is empty.
 async fn rewrite(
     bridge: &Bridge,
     keyspace: String,
@@ -137,7 +137,8 @@ async fn rewrite(
         .await
 }
 
-/// Parameters of compactions of all files: `split_output`; `flush_memtables`, false to leave out what is only in memory.
+/// Parameters of major compactions: `split_output`; `flush_memtables`, false to leave out rows that are only
+/// in memtables.
 fn major(params: &Params) -> Result<Rewrite, ApiError> {
     Ok(Rewrite::Major {
         split_output: params.flag("split_output")?,
@@ -145,7 +146,7 @@ fn major(params: &Params) -> Result<Rewrite, ApiError> {
     })
 }
 
-/// Nothing, and with the extension `report` the damaged table files that were left as they are.
+/// Returns nothing; with the extension `report` the damaged table files, which were left as they are.
 async fn compact_keyspace(
     State(bridge): State<Bridge>,
     Path(keyspace): Path<String>,
@@ -173,7 +174,7 @@ async fn compact_table(State(bridge): State<Bridge>, Path(name): Path<String>, p
         .map(Json)
 }
 
-/// 0, and 1 where somebody stopped it.
+/// Returns 0, or 1 if a compaction was stopped.
 async fn cleanup(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
     if node::is_system(&keyspace) {
         return Err(ApiError::bad(format!("keyspace {keyspace} is the node's own: it needs no cleanup")));
@@ -187,14 +188,14 @@ async fn cleanup_all(State(bridge): State<Bridge>) -> Answer<u32> {
     Ok(Json(u32::from(done.await?.stopped > 0)))
 }
 
-/// 0, and 1 where somebody stopped it.
+/// Returns 0, or 1 if a compaction was stopped.
 async fn upgrade(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
     let what = Rewrite::Upgrade { all: !params.flag_or("exclude_current_version", true)? };
     let outcome = rewrite(&bridge, keyspace, params.list("cf"), what).await?;
     Ok(Json(u32::from(outcome.stopped > 0)))
 }
 
-/// An extension: what nodetool calls garbagecollect.
+/// An extension: nodetool's `garbagecollect`.
 async fn garbage_collect(
     State(bridge): State<Bridge>,
     Path(keyspace): Path<String>,
@@ -242,7 +243,7 @@ async fn disable_table(State(bridge): State<Bridge>, Path(name): Path<String>) -
     set_table_automatic(&bridge, name, false).await
 }
 
-/// MiB per second; 0 for any number.
+/// Limit in MiB per second; 0 means no limit.
 async fn throughput(State(bridge): State<Bridge>) -> Answer<u64> {
     Ok(Json(bridge.call(compactions::throughput).await? >> 20))
 }
@@ -295,12 +296,13 @@ async fn history(State(bridge): State<Bridge>) -> Answer<Vec<Value>> {
     Ok(Json(shown.collect()))
 }
 
-/// Parameter `type`, as nodetool's `stop` takes it; without it all.
+/// Parameter: `type`, as in nodetool's `stop`; all types if it is missing.
 async fn stop(State(bridge): State<Bridge>, params: Params) -> Answer<()> {
     stop_kinds(&bridge, &params, vec![None]).await
 }
 
-/// The same for a keyspace, or those of its tables that the parameter `tables` names.
+/// As [`stop`], for the tables of a keyspace that the parameter `tables` names; all its tables if it is
+/// missing.
 async fn stop_of_keyspace(
     State(bridge): State<Bridge>,
     Path(keyspace): Path<String>,
@@ -319,7 +321,7 @@ async fn stop_kinds(bridge: &Bridge, params: &Params, tables: Vec<Option<TableId
                 .ok_or_else(|| ApiError::bad(format!("unknown type of compactions '{name}'")))?,
         ),
     };
-    // Compactions on demand are compactions to nodetool as well.
+    // For nodetool, major and tombstone compactions are compactions as well.
     let kinds = match kind {
         Some(CompactionKind::Compaction) => {
             vec![

@@ -1,4 +1,4 @@
-//! `/storage_service/sstables`: table files taken in from a table's `upload` folder, or from another one.
+//! `/storage_service/sstables`: imports table files from a table's `upload` directory, or from another one.
 
 use std::path::PathBuf;
 
@@ -17,9 +17,9 @@ pub(super) fn routes() -> Router<Bridge> {
     Router::new().route("/storage_service/sstables/{keyspace}", post(import))
 }
 
-/// Parameters: `cf`, the table; as extensions `directory`, an absolute path of the node's instead of the table's
-/// `upload`, and `keep`, whether the files stay there. ScyllaDB's `load_and_stream` and `primary_replica_only` are taken: each
-/// shard always takes what it owns.
+/// Parameters: `cf`, the table; and as extensions `directory`, an absolute path on the node to use instead of
+/// the table's `upload`, and `keep`, whether the files stay there. ScyllaDB's `load_and_stream` and
+/// `primary_replica_only` are accepted without effect: each shard always takes the partitions it owns.
 async fn import(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<()> {
     let table = params.required("cf")?.to_owned();
     let from =

@@ -1,8 +1,9 @@
-//! The REST API: ScyllaDB's public paths and answers for what one node has.
+//! The REST API: ScyllaDB's public paths, answered for a single node.
 //!
-//! A file per group of paths. A handler reads its parameters, asks the node through the bridge and shapes the answer; it
-//! knows no shard. What is not there answers 404 with `{"message", "code"}`, what is known but not built 501.
-//! Source: ScyllaDB's documentation, "REST API reference", and what its public clients ask.
+//! Each group of paths has a file. A handler reads its parameters, calls the node through the bridge and
+//! shapes the response; it does not use shards directly. Unknown paths are answered with 404, known requests
+//! that are not supported with 501; both with a body of the form `{"message", "code"}`.
+//! Source: ScyllaDB's documentation, "REST API reference", and the requests of its public clients.
 
 mod cache_service;
 mod cluster;
@@ -23,10 +24,10 @@ use serde::Serialize;
 use super::bridge::Bridge;
 use super::error::ApiError;
 
-/// What a handler gives back.
+/// The result of a handler.
 type Answer<T> = Result<Json<T>, ApiError>;
 
-/// A pair, as the API writes maps.
+/// A key and a value, as the API writes the entries of maps.
 #[derive(Debug, Serialize)]
 struct Pair<K, V> {
     key: K,

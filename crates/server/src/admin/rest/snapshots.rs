@@ -1,4 +1,4 @@
-//! `/storage_service/snapshots`: taking, listing, measuring and clearing them.
+//! `/storage_service/snapshots`: takes, lists, measures and clears snapshots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,8 +68,9 @@ async fn size_of_table(
     Ok(Json(all(&bridge, of).await?.iter().map(|info| info.disk_bytes).sum()))
 }
 
-/// Parameters: `tag`; `kn`, keyspaces, all where it is missing; `cf`, tables of one keyspace; `sf`, whether what is in
-/// memory is left out; and as an extension `ttl` in seconds, after which the snapshot goes.
+/// Parameters: `tag`; `kn`, keyspaces, all if it is missing; `cf`, tables of one keyspace; `sf`, whether
+/// memtables are not flushed first; and as an extension `ttl` in seconds, after which the snapshot is
+/// removed.
 async fn take(State(bridge): State<Bridge>, params: Params) -> Answer<()> {
     let tag = params.required("tag")?.to_owned();
     let (keyspaces, tables) = (params.list("kn"), params.list("cf"));

@@ -1,4 +1,4 @@
-//! `/storage_service`: keyspaces, flush and compaction, the ring of one node, its transport and its mode.
+//! `/storage_service`: keyspaces, flushes, the ring of a single node, its transport and its mode.
 
 use axum::Json;
 use axum::Router;
@@ -16,7 +16,7 @@ use crate::admin::params::Params;
 /// The version of Cassandra that this node behaves like, as `system.local` shows it.
 const RELEASE_VERSION: &str = "5.0.6";
 const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
-/// Tokens the node shows, as a power of two; the same as in `system.local`.
+/// Base-2 logarithm of the number of tokens that the node shows; the same as in `system.local`.
 const RING_TOKENS_LOG2: u8 = 4;
 
 pub(super) fn routes() -> Router<Bridge> {
@@ -66,7 +66,7 @@ async fn keyspaces(State(bridge): State<Bridge>, params: Params) -> Answer<Vec<S
     let user_only = match params.get("type") {
         None | Some("all") => false,
         Some("user") => true,
-        // Every keyspace but the made-up ones is replicated by a strategy.
+        // All keyspaces of the node itself count as local ones.
         Some("non_local_strategy") => true,
         Some(other) => return Err(ApiError::bad(format!("unknown type of keyspaces '{other}'"))),
     };
@@ -94,7 +94,7 @@ async fn truncate(State(bridge): State<Bridge>, Path(keyspace): Path<String>, pa
         .map(Json)
 }
 
-/// What every answer about "the cluster" is made of, while it has one node.
+/// The node's properties from which all answers about the cluster are made.
 struct Me {
     host_id: String,
     address: String,
@@ -181,12 +181,13 @@ async fn drain_progress(State(bridge): State<Bridge>) -> Answer<String> {
     }))
 }
 
-/// First and last token of each part of the ring that the node shows.
+/// The start (exclusive) and the end token of each part of the ring that the node shows.
 fn ring() -> impl Iterator<Item = (i64, i64)> {
     let parts = TabletMap::new(RING_TOKENS_LOG2);
     parts.tablets().map(move |part| {
         let (first, last) = parts.range(part);
-        // A range begins behind its first token, and behind the last comes the first.
+        // A ring range excludes its start token. The part before the first token wraps around to the last
+        // one.
         (first.0.wrapping_sub(1), last.0)
     })
 }
@@ -278,7 +279,7 @@ async fn load_map(State(bridge): State<Bridge>) -> Answer<Vec<Pair<String, u64>>
     Ok(Json(vec![Pair { key: me(&bridge).await?.address, value: bytes_on_disk(&bridge).await? }]))
 }
 
-/// Nodes on the move: a node alone has none.
+/// Leaving, moving or joining nodes: a single node has none.
 async fn nobody() -> Json<[String; 0]> {
     Json([])
 }

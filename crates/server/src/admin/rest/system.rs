@@ -1,4 +1,4 @@
-//! `/system`: how long the node runs, and how much it logs.
+//! `/system`: the node's uptime and its log level.
 
 use axum::extract::{Path, State};
 use axum::routing::get;
@@ -11,7 +11,7 @@ use crate::admin::error::ApiError;
 use crate::admin::node::NodeState;
 use crate::admin::params::Params;
 
-/// The level is one for the whole process, so there is one logger.
+/// The level applies to the whole process, so there is one logger.
 const LOGGER: &str = "ceto";
 
 const LEVELS: [(&str, Level); 5] = [

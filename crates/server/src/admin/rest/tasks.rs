@@ -1,6 +1,8 @@
-//! `/storage_service/repair_async` and `/task_manager`: what runs in the background, for tools that start it and look later.
+//! `/storage_service/repair_async` and `/task_manager`: background work, for tools that start it and poll its
+//! status.
 //!
-//! A node alone has nobody to repair from: a repair checks its tables' names and is done. Tasks are the compactions at work.
+//! A single node has no peer to repair from: a repair checks the names of its tables and is done. Tasks are
+//! the running compactions.
 
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
@@ -14,7 +16,7 @@ use crate::admin::error::ApiError;
 use crate::admin::node::{self, NodeState};
 use crate::admin::params::Params;
 
-/// What tasks are of; only the first ever has some here.
+/// Modules that have tasks; here only the first ever has some.
 const MODULES: [&str; 4] = ["compaction", "node_ops", "repair", "snapshot"];
 
 pub(super) fn routes() -> Router<Bridge> {
@@ -33,7 +35,8 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/task_manager/abort_task/{id}", post(no_task))
 }
 
-/// Parameter `columnFamilies`, names separated by commas. The number to ask about it by.
+/// Parameter: `columnFamilies`, names separated by commas. Returns the number that asks for the repair's
+/// status.
 async fn repair(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
     let names = params.list("columnFamilies");
     bridge

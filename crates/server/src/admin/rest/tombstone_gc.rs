@@ -1,4 +1,5 @@
-//! `tombstone_gc`: whether compactions may drop tombstones, of one table or of a keyspace's; until the next start.
+//! `tombstone_gc`: whether compactions may drop tombstones of a table, or of a keyspace's tables; it lasts
+//! until the node restarts.
 
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
@@ -40,7 +41,7 @@ async fn disable_table(State(bridge): State<Bridge>, Path(name): Path<String>) -
     set_of_table(&bridge, name, false).await
 }
 
-/// Sets it for the tables of a keyspace that the parameter `cf` names; without it for all.
+/// Sets it for the tables that the parameter `cf` names; for all tables of the keyspace if it is missing.
 async fn set(bridge: &Bridge, keyspace: String, names: Vec<String>, on: bool) -> Answer<()> {
     bridge
         .call(move || async move {

@@ -30,8 +30,8 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/storage_service/toppartitions/", get(of_tables))
 }
 
-/// Parameters of both: `duration` in milliseconds, `capacity`, keys that are kept to count, and `list_size`,
-/// partitions that are told.
+/// Parameters of both requests: `duration` in milliseconds; `capacity`, the number of keys that are counted;
+/// `list_size`, the most partitions in the result.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     duration: Duration,
@@ -44,7 +44,7 @@ impl Sizes {
         let capacity_max = SAMPLING_CAPACITY_MAX as u64;
         let duration = number(params, "duration", DURATION_MS_DEFAULT, DURATION_MS_MAX)?;
         let capacity = number(params, "capacity", CAPACITY_DEFAULT, capacity_max)?;
-        // More than are kept cannot be told: those that are kept are.
+        // A `list_size` above `capacity` is allowed: the result then has the keys that were counted.
         let list_size = number(params, "list_size", LIST_SIZE_DEFAULT, capacity_max)?;
         Ok(Self {
             duration: Duration::from_millis(duration),
@@ -67,8 +67,8 @@ async fn of_table(State(bridge): State<Bridge>, Path(name): Path<String>, params
     answer(&bridge, sizes, tables, |one| one.key.clone()).await
 }
 
-/// Parameters besides: `table_filters`, `keyspace:table` separated by commas, and `keyspace_filters`,
-/// keyspaces; without both all tables. Partitions are told with their tables.
+/// More parameters: `table_filters`, `keyspace:table` separated by commas; `keyspace_filters`, keyspaces;
+/// without both all tables. The result names each partition's table.
 async fn of_tables(State(bridge): State<Bridge>, params: Params) -> Answer<Value> {
     let sizes = Sizes::of(&params)?;
     let (tables, keyspaces) = (params.list("table_filters"), params.list("keyspace_filters"));
@@ -97,7 +97,7 @@ async fn answer(
     show: fn(&Partition) -> String,
 ) -> Answer<Value> {
     let Sizes { duration, capacity, list_size } = sizes;
-    // Dropped with this future when the client goes away, which ends the sampling.
+    // The client's departure drops this future and so the sender, which ends the sampling.
     let (_stays, gone) = oneshot::channel::<()>();
     let (reads, writes) = bridge
         .call(move || async move {

@@ -1,4 +1,5 @@
-//! What a connection's requests have to find before they begin: memory, a place in flight, and a client that reads its answers.
+//! Admission of a connection's requests: they need memory, a place among those in flight, and a client that
+//! reads its answers.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,23 +12,25 @@ use super::super::dispatch;
 use super::super::limits::{Answers, Demand, Held, InFlight, Refusal};
 use super::Connection;
 
-/// Answers waiting for a client that does not read, or about to: beyond it no further request of it starts.
+/// Bytes of answers, unread or expected, beyond which a client's next request does not start.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
-/// Requests of one connection that have to be parsed and prepared, or are long, at work at once; no further one is
-/// read until one of them is done, so that other connections' come between.
+/// Heavy requests (those to be parsed and prepared, and long ones) of one connection that may run at once. No
+/// further request is read until one of them is done, so that other connections get a turn.
 const HEAVY_PER_CONNECTION_MAX: usize = 32;
 
 impl Connection {
-    /// Whether the client is so far behind with reading that events for it would only pile up.
+    /// Whether the client reads so far behind that events for it would only pile up.
     pub(in super::super) fn is_far_behind(&self) -> bool {
         let held = self.session.output.borrow().held_bytes();
         held > OUTPUT_BYTES_MAX || (held > 0 && self.session.native.limits.answers.are_full())
     }
 
-    /// Sets memory aside for a long frame before more of it is received. False ends the connection.
+    /// Reserves memory for a long frame before more of it is received. Returns false if that ends the
+    /// connection.
     pub(super) async fn reserve(&self, bytes: Demand, reserved: &mut Option<Permit>) -> bool {
-        // First given back: whoever held a part while waiting for more would wait for others who do the same.
+        // The old permit is returned first: connections that hold a part while they wait for more could
+        // deadlock.
         drop(reserved.take());
         *reserved = self.wait_for_memory(bytes).await;
         if reserved.is_none() && !self.stopping.get() {
@@ -39,12 +42,13 @@ impl Connection {
         reserved.is_some()
     }
 
-    /// Waits in line for memory of a request, not longer than its client does.
+    /// Queues for memory of a request, but not longer than the request timeout.
     async fn wait_for_memory(&self, bytes: Demand) -> Option<Permit> {
         self.wait_in_time(self.session.native.limits.wait_for_memory(bytes)).await
     }
 
-    /// Waits in line for room for an answer that is likely to be as long as the last ones; tells the client where none came free in time.
+    /// Queues for room for an answer that is likely to be as long as the last ones. If none becomes free in
+    /// time, the client gets an error.
     pub(super) async fn wait_for_room(&self, header: FrameHeader) -> Option<Permit> {
         let limits = &self.session.native.limits;
         let usual = self.session.output.borrow().usual_bytes();
@@ -73,7 +77,8 @@ impl Connection {
         .await
     }
 
-    /// Lets a request in that found no memory: after a while, or not at all.
+    /// Admits a request that found no memory, after waiting; if it cannot be admitted, the client gets an
+    /// error.
     pub(super) async fn admit_later(&self, header: FrameHeader, bytes: Demand) -> Option<InFlight> {
         let limits = &self.session.native.limits;
         if self.session.throws_on_overload.get() {
@@ -103,19 +108,19 @@ impl Connection {
         dispatch::overloaded(&self.session, header, &text);
     }
 
-    /// What a request that was let in counts against.
+    /// The permits of an admitted request.
     #[inline]
     pub(super) fn hold(&self, admitted: InFlight, room: Option<Permit>) -> Held {
         let expected = self.session.output.borrow().usual_bytes();
         Held::new(Answers::expect(&self.session.native.limits.answers, expected), admitted, room)
     }
 
-    /// Lets a request in that begins where its frame was cut; `None` where that is not to be decided there.
+    /// Admits a request that is to begin in the receive buffer; `None` if it has to take the usual way.
     pub(super) fn admit_at_once(&self, bytes: usize) -> Option<Option<Held>> {
         if self.session.in_flight.get() >= self.session.native.config.requests_per_connection_max {
             return None;
         }
-        // Prepared, so no text.
+        // The request is prepared, so it is not a text.
         let demand = Demand { bytes, is_text: false };
         Some(Some(self.hold(self.session.native.limits.admit_now(demand)?, None)))
     }
@@ -125,9 +130,9 @@ impl Connection {
         self.stopping.get() || (self.session.heavy.get() < HEAVY_PER_CONNECTION_MAX && self.may_read_on())
     }
 
-    /// Whether the client does not leave too many answers unread: too many of its own, or any while those of all clients
-    /// of the shard are too many. Requests that run count as answers of the usual size, so that thousands that started
-    /// together do not all answer at length into memory.
+    /// Whether the client's unread answers are within the limits: its own, and those of all clients of the
+    /// shard together. Running requests count as answers of the usual length, so that thousands started
+    /// together do not all put long answers into memory.
     fn may_read_on(&self) -> bool {
         let (waiting, usual) = {
             let output = self.session.output.borrow();

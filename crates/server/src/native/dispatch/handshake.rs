@@ -1,4 +1,4 @@
-//! Requests that no other runs beside: the handshake, and what changes the connection.
+//! Requests that run alone: the handshake, and those that change the connection.
 
 use std::rc::Rc;
 
@@ -15,11 +15,13 @@ use super::super::framing::Input;
 use super::super::session::{Phase, Session, StartupOptions};
 use super::{decompressed, protocol_error, respond, supported_options};
 
-/// Options of STARTUP that are kept for `system_views.clients`, and their bytes together.
+/// Limits to the options of a STARTUP that are kept for `system_views.clients`: their number, and their bytes
+/// together.
 const STARTUP_OPTIONS_MAX: usize = 32;
 const STARTUP_BYTES_MAX: usize = 16 << 10;
 
-/// Answers a request that no other runs beside: the handshake, and what changes the connection. False ends it.
+/// Answers a request that runs alone: one of the handshake, or one that changes the connection. Returns false
+/// if that ends the connection.
 pub(in super::super) async fn answer_in_turn(
     session: &Session,
     header: FrameHeader,
@@ -35,7 +37,7 @@ pub(in super::super) async fn answer_in_turn(
         Ok(()) => true,
         Err(error) => {
             protocol_error(session, header.stream, &error);
-            // As Cassandra does: a client that cannot shake hands cannot go on.
+            // As in Cassandra: an error before the end of the handshake ends the connection.
             session.phase.get() == Phase::Ready
         }
     }
@@ -98,7 +100,7 @@ fn start(
         None => builder.ready(),
     });
     session.phase.set(if challenge.is_some() { Phase::Authenticating } else { Phase::Ready });
-    // Whatever follows the answer to STARTUP is compressed, and in version 5 in segments.
+    // Everything after the answer to STARTUP is compressed, and in version 5 sent in segments.
     let mut output = session.output.borrow_mut();
     if header.version >= ProtocolVersion::V5 {
         let format = if options.compression.is_some() { SegmentFormat::Lz4 } else { SegmentFormat::Plain };
@@ -110,7 +112,7 @@ fn start(
     Ok(())
 }
 
-/// The options of a STARTUP that are kept: whole as long as all of them fit, then cut to what there is room for.
+/// The options of a STARTUP that are kept: complete as long as they fit, then cut to the remaining room.
 fn kept_options<'o>(
     options: impl Iterator<Item = (&'o str, &'o str)>,
 ) -> impl Iterator<Item = (Box<str>, Box<str>)> {
@@ -123,7 +125,7 @@ fn kept_options<'o>(
     })
 }
 
-/// Keeps what a client said in STARTUP, once for as many as say the same one after the other.
+/// Keeps the options of a client's STARTUP; successive clients with the same options share one copy.
 fn keep_startup(session: &Session, options: StartupOptions) {
     let mut last = session.native.startup.borrow_mut();
     if options != *last {

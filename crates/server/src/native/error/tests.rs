@@ -1,5 +1,5 @@
-//! ERROR messages byte for byte: those that a Cassandra 5.0.6 sent for the same mistakes, and for what a single healthy node does
-//! not meet, those of native_protocol_v3.spec to v5.spec §9.
+//! ERROR messages byte for byte: those of a Cassandra 5.0.6 for the same mistakes, and for errors that a
+//! single healthy node does not meet, those of native_protocol_v3.spec to v5.spec §9.
 
 use wire::consistency::Consistency;
 use wire::frame::HEADER_BYTES;
@@ -8,7 +8,7 @@ use super::*;
 
 const OWN: &str = "127.0.32.1:7000";
 
-/// The body for each of the versions from `first` on, which have it in common.
+/// Checks that the body is the same in all `versions`.
 fn check(versions: &[ProtocolVersion], error: &QueryError, expected: &[u8]) {
     check_with(versions, &Extensions::default(), error, expected);
 }
@@ -30,7 +30,7 @@ const V4: &[ProtocolVersion] = &[ProtocolVersion::V4];
 const V5: &[ProtocolVersion] = &[ProtocolVersion::V5];
 const BEFORE_V5: &[ProtocolVersion] = &[ProtocolVersion::V3, ProtocolVersion::V4];
 
-/// Code, text and what follows it.
+/// Code, text and the fields after it.
 fn body(code: u16, text: &str, fields: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0];
     bytes.extend(code.to_be_bytes());

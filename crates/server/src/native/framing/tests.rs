@@ -1,4 +1,4 @@
-//! Frames come out whole however the bytes arrive, and answers go in as they were.
+//! Frames come out complete however the bytes arrive, and answers go in unchanged.
 
 use wire::frame::{Flags, Opcode};
 use wire::version::ProtocolVersion;
@@ -22,7 +22,7 @@ fn frame(version: ProtocolVersion, stream: i16, body: &[u8]) -> Vec<u8> {
     [header.encode(Direction::Request).as_slice(), body].concat()
 }
 
-/// Feeds `bytes` in pieces and returns streams and bodies of the frames that come out.
+/// Feeds `bytes` in pieces and returns the streams and bodies of the frames.
 fn received(input: &mut Input, bytes: &[u8], piece: usize) -> Vec<(i16, Vec<u8>)> {
     let mut frames = Vec::new();
     for piece in bytes.chunks(piece) {
@@ -72,7 +72,8 @@ fn segments_carry_frames_of_any_size_both_ways() {
     let bodies = [vec![1; 10], vec![2; 300_000], vec![], vec![3; 131_000], vec![4; 200]];
     let expected: Vec<_> = bodies.iter().cloned().enumerate().map(|(n, body)| (n as i16, body)).collect();
     for format in [SegmentFormat::Plain, SegmentFormat::Lz4] {
-        // What `Output` sends is what `Input` takes, but for the direction in the header, which `Input` checks.
+        // `Input` accepts the output of `Output`, except for the direction in the header, which `Input`
+        // checks.
         let mut output = Output::new(answers(1 << 20), Codecs::new());
         output.append(|out, _| out.extend_from_slice(b"before"));
         output.begin_segments(format);
@@ -166,7 +167,7 @@ fn long_answers_go_out_as_they_were_made_and_in_their_order() {
     assert_eq!(answers.room_taken(), 0);
 }
 
-/// The way of long answers against the one that copies them.
+/// Compares the output of long answers with and without copying.
 #[test]
 fn long_answers_in_segments_are_what_they_are_when_they_are_copied() {
     for format in [SegmentFormat::Plain, SegmentFormat::Lz4] {
@@ -209,7 +210,7 @@ fn long_answers_in_segments_are_what_they_are_when_they_are_copied() {
     }
 }
 
-/// What is sent of a long answer is no copy of it: a connection holds the answer and a few segments.
+/// A long answer is not copied as a whole: a connection holds the answer and a few segments.
 #[test]
 fn a_long_answer_in_segments_is_not_in_memory_twice() {
     let mut output = Output::new(answers(1 << 24), Codecs::new());
