@@ -363,10 +363,11 @@ impl Connection {
             return None;
         }
         let demand = Demand::of(header.opcode, body.len() + wire::frame::HEADER_BYTES);
-        let admitted = match reserved {
-            Some(memory) if limits.covers(&memory, demand) => limits.admit_with(memory),
-            // A request that came in segments may turn out to be a text, which needs more memory.
-            _ => limits.admit(demand),
+        // A request that came in segments may turn out to be a text, which needs more memory: what was reserved
+        // is given back first.
+        let admitted = match reserved.filter(|memory| limits.covers(memory, demand)) {
+            Some(memory) => limits.admit_with(memory),
+            None => limits.admit(demand),
         };
         match admitted {
             Ok(admitted) => return self.begin(header, body, admitted),

@@ -88,7 +88,7 @@ impl Input {
         ]
     }
 
-    /// Bytes of memory that the incomplete frame will take, as far as known: of a frame in several segments,
+    /// Bytes of memory that the incomplete frame will take with its header, as far as known: of a frame in several segments,
     /// only the bytes received so far are known.
     pub(super) fn awaited_bytes(&self) -> usize {
         if let Some(segments) = &self.segments {
@@ -96,9 +96,9 @@ impl Input {
             return segments.buffered_bytes().saturating_mul(2).next_power_of_two();
         }
         let length = self.received[self.used..].get(LENGTH_AT..HEADER_BYTES);
-        let length = length.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes);
+        let Some(length) = length.and_then(|bytes| bytes.try_into().ok()) else { return 0 };
         // A length above the limit was refused already.
-        (length as usize).min(self.frame_bytes_max)
+        HEADER_BYTES + (u32::from_be_bytes(length) as usize).min(self.frame_bytes_max)
     }
 
     /// Whether the incomplete frame is a text to be parsed, as far as known.
@@ -205,7 +205,7 @@ impl Input {
     /// Memory for `bytes` of a frame is reserved: the buffer is enlarged to exactly that length.
     pub(super) fn expect_bytes(&mut self, bytes: usize) {
         if self.segments.is_none() {
-            let (held, awaited) = (self.received.len(), self.used + HEADER_BYTES + bytes);
+            let (held, awaited) = (self.received.len(), self.used + bytes);
             self.received.reserve_exact(awaited.saturating_sub(held));
         }
     }

@@ -244,6 +244,7 @@ fn a_long_frame_is_handed_over_in_the_buffer_it_came_in() {
     let mut input = Input::new(FRAME_BYTES_MAX);
     let bytes = frame(ProtocolVersion::V4, 2, &long);
     input.feed(&bytes[..100]);
+    assert_eq!(input.awaited_bytes(), bytes.len(), "what is reserved is enough to admit the request");
     input.expect_bytes(input.awaited_bytes());
     let (place, capacity) = (input.received.as_ptr(), input.received.capacity());
     assert!(capacity < bytes.len() + 100, "no more than was set aside: {capacity}");
