@@ -14,6 +14,7 @@ pub mod engine;
 pub mod error;
 pub mod execute;
 pub mod functions;
+pub mod fuzzing;
 pub mod guardrails;
 mod load;
 pub mod paging;
