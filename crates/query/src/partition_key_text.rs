@@ -18,7 +18,7 @@ pub fn print(table: &Table, key: &[u8]) -> String {
 /// has a backslash before it, and one exclamation mark at the end of a value is left out.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text, in words.
 pub fn parse(table: &Table, text: &str, now_ms: i64) -> Result<Vec<u8>, String> {
     let columns = table.partition_key();
     let values = if columns.len() == 1 { vec![text.to_owned()] } else { components(text) };
@@ -46,7 +46,7 @@ pub fn parse(table: &Table, text: &str, now_ms: i64) -> Result<Vec<u8>, String> 
 /// The stored key whose bytes `text` has as hexadecimal digits, with `0x` before them or without.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text, in words.
 pub fn parse_hex(table: &Table, text: &str) -> Result<Vec<u8>, String> {
     let mut key = Vec::new();
     literal::append_hex(text.strip_prefix("0x").unwrap_or(text), &mut key)?;

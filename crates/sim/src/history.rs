@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::table::{Change, Dropped, Row};
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It was begun, and failed or was cut off: it may be seen after the next start.
@@ -21,7 +21,7 @@ pub enum Fate {
     Lost,
 }
 
-/// What an operation does.
+/// The effect of an operation.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// A mutation of one partition.
@@ -47,9 +47,9 @@ pub struct Operation {
     pub slot: usize,
     /// Shard that carried it out.
     pub shard: usize,
-    /// What it does.
+    /// Its effect.
     pub action: Action,
-    /// What became of it.
+    /// Its outcome.
     pub fate: Fate,
 }
 
@@ -237,7 +237,7 @@ impl History {
                 operation.fate = Fate::Lost;
             }
         }
-        // What was lost is not looked at again.
+        // Lost operations are not looked at again.
         self.operations.retain(|operation| operation.fate == Fate::Acknowledged);
         self.settled = self.operations.len();
     }

@@ -6,7 +6,7 @@ use clap::{Parser, ValueEnum};
 use sim::removal::Removals;
 use sim::run::Outcome;
 
-/// What is simulated.
+/// The simulated world.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum World {
     /// Storage under random writes, reads, flushes and changes of its tables.

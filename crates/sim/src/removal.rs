@@ -47,7 +47,7 @@ pub(crate) struct Remover {
     has_started: bool,
     /// How often that was.
     pub(crate) removals: Removals,
-    /// What was taken away, and what came of it.
+    /// The names that were taken away, and the outcome.
     told: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Remover {
     /// one away, by chance. To be called between a crash and the restart.
     ///
     /// # Errors
-    /// What is wrong with a refusal, in words.
+    /// The fault of a refusal, in words.
     pub(crate) fn between_lives(
         &mut self,
         world: &mut World,
@@ -133,7 +133,7 @@ impl Remover {
         shared.ask(policies[(world.random_u64() % policies.len() as u64) as usize]);
     }
 
-    /// What was taken away and what came of it, in order.
+    /// Each removal with its outcome, in order.
     pub(crate) fn into_told(mut self) -> Vec<String> {
         self.told.extend(self.away.map(|away| format!("{}: away", away.path().display())));
         self.told

@@ -26,7 +26,7 @@ pub struct Outcome {
     pub removals: Removals,
     /// Each of them, and what came of it.
     pub taken_away: Vec<String>,
-    /// What went wrong, with the last log lines; `None` when all was right.
+    /// The failure, with the last log lines; `None` if all was right.
     pub failure: Option<String>,
 }
 

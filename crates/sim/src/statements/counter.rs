@@ -1,4 +1,4 @@
-//! What counters must come to: every increment counts once, those without an answer once or not at all.
+//! Checks the totals of counters: every increment counts once, those without an answer once or not at all.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ struct Counter {
     doubts: Vec<i64>,
 }
 
-/// What a total may be that is read while others count.
+/// The range of a total that is read while others count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Least(i64);
 
@@ -62,7 +62,7 @@ impl Counters {
     /// Checks what a read saw that began with `least`.
     ///
     /// # Errors
-    /// What it should have been.
+    /// The expected total.
     pub(super) fn check(&self, key: usize, least: Least, seen: i64) -> Result<(), String> {
         let most = self.by_key.get(&key).map_or(0, |counter| {
             counter.sum + counter.doubts.iter().sum::<i64>() + counter.open.values().sum::<i64>()

@@ -44,7 +44,7 @@ const SCHEMA: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS sim.counter (k int PRIMARY KEY, n counter)",
 ];
 
-/// What outlives the node.
+/// State that outlives the node.
 #[derive(Default)]
 struct Shared {
     batch: bool,

@@ -1,4 +1,4 @@
-//! What a crash left, compared with the history.
+//! Compares the data that a crash left with the history.
 
 use std::collections::BTreeMap;
 

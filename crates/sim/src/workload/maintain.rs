@@ -1,4 +1,4 @@
-//! What the node does beside reading and writing: flushes, compactions, truncations, the end of a life.
+//! Maintenance beside reading and writing: flushes, compactions, truncations, the end of a life.
 
 use storage::{CompactOptions, CompactionFilter};
 
@@ -13,7 +13,7 @@ impl Worker {
         let flushed = self
             .on(shard, async move |storage| storage.flush(table).await.map_err(|error| error.to_string()))
             .await;
-        // What it says of durability is checked by the crashes that follow: a flush syncs the log before.
+        // The crashes that follow check its promise of durability: a flush syncs the log before.
         flushed.or_else(|error| self.unless_faulty(&format!("a flush failed: {error}")))
     }
 

@@ -1,4 +1,4 @@
-//! What runs on the simulated node: opens storage, checks what a crash left, then works at random and checks every read.
+//! The program of the simulated node: opens storage, checks what a crash left, then works at random and checks every read.
 //!
 //! Operations go one after another, so that the order of the commit log is that of the history. The shared
 //! state lives outside the node and survives its crashes.
@@ -38,10 +38,10 @@ const TIMESTAMP_GAP: i64 = (STEPS_BACK_MAX + 1) * TIMESTAMP_STEP;
 /// Longest time between two flushes of the device in periodic mode.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Where the simulated node keeps everything.
+/// The folder in which the simulated node keeps everything.
 pub const WORKDIR: &str = "/ceto";
 
-/// What a start has answered to a name that was taken away.
+/// The answer of a start to a name that was taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Answer {
     /// Nothing was taken away.
@@ -59,7 +59,7 @@ pub enum Answer {
     WentOn,
 }
 
-/// What outlives the node.
+/// State that outlives the node.
 pub struct Shared {
     /// The model.
     pub history: History,
@@ -85,7 +85,7 @@ pub struct Shared {
     pub steps: u64,
     /// The life is over: done, too much in doubt, or the disk failed at the start.
     pub over: bool,
-    /// What the workload is at.
+    /// The present step of the workload.
     pub doing: &'static str,
     last: bool,
     last_checked: bool,
@@ -93,13 +93,13 @@ pub struct Shared {
     flipped: bool,
     /// Snapshot of each slot's table, its number and how many truncations the table had seen.
     snapshots: [Option<Snapshot>; SLOTS],
-    /// What the start answers to a name that is away.
+    /// The start's answer to a name that is away.
     pub answer: Answer,
-    /// What a table file that cannot be opened means for that start: its end, or that reads which may need it fail.
+    /// Whether a table file that cannot be opened ends that start, or fails the reads that may need it.
     pub policy: FailurePolicy,
     /// Lives that got as far as working.
     pub lives: u64,
-    /// What went wrong, in words.
+    /// The failure, in words.
     pub failure: Option<String>,
 }
 

@@ -21,10 +21,10 @@ use crate::file::buffer::SECTOR_BYTES;
 use crate::file::{DirEntry, FileIdentity, OpenOptions, Place};
 use crate::io::{DiskModel, is_scheduled};
 
-/// What a device writes whole.
+/// The bytes that a device writes as a whole or not at all.
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// What goes wrong with a simulated disk, and how slow it is.
+/// The faults of a simulated disk, and its latency.
 #[derive(Debug, Clone)]
 pub struct DiskFaults {
     /// Probability that a read fails with EIO.

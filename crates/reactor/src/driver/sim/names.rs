@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// What a name stands for.
+/// The object that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     File(u64),
@@ -275,7 +275,7 @@ impl Names {
     /// such name.
     ///
     /// # Panics
-    /// Where names have changed since the last crash: changes that are not durable might build on this one.
+    /// If names have changed since the last crash: changes that are not durable might build on this one.
     pub(super) fn take(&mut self, path: &Path) -> Option<Vec<(PathBuf, Entry)>> {
         assert!(self.unsynced.is_empty(), "names change from outside only right after a crash");
         let mut taken = vec![(path.to_owned(), self.get(path)?)];

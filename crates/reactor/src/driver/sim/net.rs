@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
 pub(super) const PARTED_RETRY_NS: u64 = 10_000_000;
 const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
-/// What goes wrong with the simulated network, and how slow it is.
+/// The faults of the simulated network, and its latency.
 #[derive(Debug, Clone)]
 pub struct NetFaults {
     /// Shortest and longest time a piece of bytes travels, in nanoseconds.

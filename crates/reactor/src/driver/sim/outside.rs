@@ -30,7 +30,7 @@ impl World {
     /// no such name.
     ///
     /// # Panics
-    /// Where the node has run since its last crash.
+    /// If the node has run since its last crash.
     pub fn take_away(&mut self, id: NodeId, path: impl AsRef<Path>) -> Option<TakenAway> {
         let path = path.as_ref();
         self.core.note("take away", [id.0 as u64, 0, 0]);
@@ -42,7 +42,7 @@ impl World {
     /// nothing changed, where the folder that it was in is gone.
     ///
     /// # Panics
-    /// Where the node has run since its last crash.
+    /// If the node has run since its last crash.
     pub fn put_back(&mut self, id: NodeId, taken: &TakenAway) -> bool {
         self.core.note("put back", [id.0 as u64, 0, 0]);
         self.core.disks.borrow_mut()[id.0].put_back(taken)

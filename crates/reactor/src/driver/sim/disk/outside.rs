@@ -54,7 +54,7 @@ impl Disk {
     /// Removes a name and everything below it, durably. `None` where there is no such name.
     ///
     /// # Panics
-    /// Where names have changed since the last crash.
+    /// If names have changed since the last crash.
     pub(in crate::driver::sim) fn take_away(&mut self, path: &Path) -> Option<TakenAway> {
         let path = normal(path);
         let taken = self.names.take(&path)?;
@@ -76,7 +76,7 @@ impl Disk {
     /// A file that still has another name is the same file as before under both.
     ///
     /// # Panics
-    /// Where names have changed since the last crash.
+    /// If names have changed since the last crash.
     pub(in crate::driver::sim) fn put_back(&mut self, taken: &TakenAway) -> bool {
         if !self.names.has_parent(&taken.path) {
             return false;
