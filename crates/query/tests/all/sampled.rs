@@ -1,4 +1,4 @@
-//! What samplings of partitions count of statements: each read and write once, whichever way it takes.
+//! Samplings of partitions count each read and write of a statement once, whichever way it takes.
 
 use crate::support::{Options, int, node, prepare, rows, run};
 use query::Engine;

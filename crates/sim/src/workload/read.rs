@@ -12,7 +12,7 @@ use super::{COMPONENTS, KEYS, Worker, below, seconds};
 use crate::history::{SeenPartition, SeenRow, SeenTable, describe};
 use crate::table::{Bound, MAP, Row, STATIC, key_bytes, parse_clustering, regulars, token, value};
 
-/// What the words on an answer begin with that no disk is to blame for.
+/// The beginning of every failure that a fault of the disk does not excuse.
 pub(super) const WRONG: &str = "WRONG";
 
 /// A read that travels to the shard that does it.

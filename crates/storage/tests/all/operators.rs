@@ -1,4 +1,5 @@
-//! What operators ask of one table: to keep its tombstones, which partitions are asked for most, which files have one.
+//! Requests of operators about one table: keep its tombstones, name its most used partitions, name the files
+//! that have a partition.
 
 use crate::compaction::{files, fill, key, on_disk};
 use crate::table::{ID, another_id, another_table, delete, slice_values, values, write, write_to};
