@@ -24,6 +24,7 @@ use crate::metrics::Registry;
 use crate::op::OpTable;
 use crate::sched::{BACKGROUND_SLICE_MIN_NS, Group, Sched};
 use crate::signal::SignalState;
+use crate::slices::Stacks;
 use crate::stall::Pulse;
 use crate::task::pool::TaskPool;
 use crate::task::slab::Slab;
@@ -50,6 +51,7 @@ pub(crate) struct Shard {
     home: Home,
     tasks: Slab,
     task_pool: Rc<TaskPool>,
+    pub(crate) stacks: Rc<Stacks>,
     driver: RefCell<Box<dyn Driver>>,
     driver_name: &'static str,
     poll_cost_ns: Option<u64>,
@@ -136,6 +138,7 @@ impl Shard {
             remote: parts.remote,
             tasks: Slab::new(),
             task_pool: Rc::new(TaskPool::new()),
+            stacks: Rc::new(Stacks::new()),
             driver_name: parts.driver.name(),
             poll_cost_ns: parts.driver.poll_cost_ns(),
             background_slice_ns: parts.driver.background_slice_ns(),

@@ -1,0 +1,153 @@
+//! Plain functions that can give way: they run on a stack of their own, which can be left in their middle.
+//!
+//! A parser or a fold over constants recurses, and cannot await. [`in_slices`] runs such work on a separate stack;
+//! where the work calls [`give_way`] and its task should let others run, the stack is left as it stands and the
+//! task yields. Elsewhere `give_way` does nothing, so code that is also called without `in_slices` may contain it.
+//!
+//! Invariants: a stack is left only inside `give_way`, so the work must hold no borrow of a `RefCell` there that
+//! others could want; at most [`STACKS_MAX`] works of a shard have begun and not ended, later ones wait in line; works
+//! wait for nothing but the core, so the line moves. Dropping the future unwinds its stack, as a panic would.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use corosensei::stack::{DefaultStack, Stack};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::shard;
+use crate::start::STACK_BYTES;
+use crate::sync::semaphore::Semaphore;
+
+/// Works of a shard that have begun and not ended.
+const STACKS_MAX: usize = 16;
+/// Stacks that are kept for the next works. What the last work touched of one stays in memory.
+const STACKS_KEPT_MAX: usize = 2;
+
+type Work<T> = Coroutine<(), (), T, DefaultStack>;
+
+/// The stacks of one shard.
+pub(crate) struct Stacks {
+    free: RefCell<Vec<DefaultStack>>,
+    places: Semaphore,
+    /// Leaves the stack that is running now; `None` on the thread's own stack.
+    running: Cell<Option<NonNull<Yielder<(), ()>>>>,
+}
+
+impl Stacks {
+    pub(crate) fn new() -> Self {
+        Self { free: RefCell::default(), places: Semaphore::new(STACKS_MAX), running: Cell::new(None) }
+    }
+
+    fn take(&self) -> DefaultStack {
+        let kept = self.free.borrow_mut().pop();
+        kept.unwrap_or_else(|| {
+            // As large as a shard's own: the limits of nesting are made for that. Only touched pages take memory.
+            let stack = DefaultStack::new(STACK_BYTES).expect("address space for a stack");
+            let (limit, base) = (stack.limit().get(), stack.base().get());
+            // SAFETY: the range is this stack's mapping. With huge pages the first touch would take 2 MiB.
+            let advised = unsafe { libc::madvise(limit as *mut _, base - limit, libc::MADV_NOHUGEPAGE) };
+            // A kernel without huge pages does not know the advice, and needs none.
+            debug_assert!(
+                advised == 0 || std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+            );
+            stack
+        })
+    }
+
+    fn put_back(&self, stack: DefaultStack) {
+        let mut free = self.free.borrow_mut();
+        if free.len() < STACKS_KEPT_MAX {
+            free.push(stack);
+        }
+    }
+}
+
+/// Runs `work` on a stack of its own, in slices: it gives way wherever it calls [`give_way`].
+///
+/// `work` must not block, enter another shard or poll futures, and holds no borrow of shared state while it
+/// calls `give_way`. A panic of `work` is the caller's panic.
+pub async fn in_slices<T>(work: impl FnOnce() -> T) -> T {
+    let stacks = shard::with(|shard| Rc::clone(&shard.stacks));
+    let place = stacks.places.acquire(1).await;
+    let place = place.expect("the line for stacks has no bound");
+    let done = Slices::begin(Rc::clone(&stacks), work).await;
+    drop(place);
+    done
+}
+
+/// Lets others run if the task should, when called below [`in_slices`]; otherwise does nothing.
+///
+/// It reads the clock: call it about once per microsecond of work.
+pub fn give_way() {
+    let leave = shard::try_with(|shard| {
+        let yielder = shard.stacks.running.get()?;
+        shard.need_preempt().then(|| (yielder, Rc::clone(&shard.stacks)))
+    });
+    let Some((yielder, stacks)) = leave.flatten() else { return };
+    // SAFETY: the yielder is that of the running stack, which this call is on: it stands until the work ends.
+    unsafe { yielder.as_ref() }.suspend(());
+    stacks.running.set(Some(yielder));
+}
+
+/// A work and its stack.
+struct Slices<'work, T> {
+    /// `None` once it has ended.
+    work: Option<Work<T>>,
+    stacks: Rc<Stacks>,
+    /// The work borrows for this long.
+    borrows: PhantomData<&'work ()>,
+}
+
+impl<'work, T> Slices<'work, T> {
+    fn begin(stacks: Rc<Stacks>, work: impl FnOnce() -> T + 'work) -> Self {
+        let running = Rc::clone(&stacks);
+        let first = move |yielder: &Yielder<(), ()>, ()| {
+            running.running.set(Some(NonNull::from(yielder)));
+            work()
+        };
+        // SAFETY: `first` borrows for `'work`, which outlives this value; dropping it ends or unwinds the
+        // coroutine. If it is forgotten its stack is never run again.
+        let work = unsafe { Coroutine::with_stack_unchecked(stacks.take(), first) };
+        Self { work: Some(work), stacks, borrows: PhantomData }
+    }
+}
+
+impl<T> Future for Slices<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let this = &mut *self;
+        let work = this.work.as_mut().expect("polled after its end");
+        let resumed = {
+            let _left = Left { stacks: &this.stacks, before: this.stacks.running.take() };
+            work.resume(())
+        };
+        match resumed {
+            CoroutineResult::Yield(()) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            CoroutineResult::Return(done) => {
+                this.stacks.put_back(this.work.take().expect("it has run").into_stack());
+                Poll::Ready(done)
+            }
+        }
+    }
+}
+
+/// Marks, when it is dropped, that the thread is back on the stack it was on before.
+struct Left<'s> {
+    stacks: &'s Stacks,
+    before: Option<NonNull<Yielder<(), ()>>>,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.stacks.running.set(self.before);
+    }
+}
