@@ -204,23 +204,30 @@ pub(crate) struct Tokens {
 /// and not the length of a frame, bounds the memory of a parse.
 pub const TOKENS_MAX: usize = 1 << 18;
 
+/// Tokens that are read, or parsed, between two looks whether others wait: some microseconds of work.
+pub(crate) const TOKENS_AT_ONCE: usize = 64;
+
 /// Tokens without white space and comments, as the parser reads them.
-pub(crate) fn tokenize(text: &str) -> Tokens {
-    scan(text, false)
+/// `give_way` is called after every few of them.
+pub(crate) fn tokenize(text: &str, give_way: fn()) -> Tokens {
+    scan(text, false, give_way)
 }
 
 /// Tokens with white space and comments, which error messages count when they quote the text around a fault.
 pub(crate) fn tokenize_all(text: &str) -> Tokens {
-    scan(text, true)
+    scan(text, true, || ())
 }
 
-fn scan(text: &str, hidden: bool) -> Tokens {
+fn scan(text: &str, hidden: bool, give_way: fn()) -> Tokens {
     // White space and comments are between tokens; few texts have more than one of them there.
     let tokens_max = if hidden { 4 * TOKENS_MAX } else { TOKENS_MAX };
     let mut tokens = Vec::with_capacity((text.len() / 4).min(tokens_max) + 2);
     let mut fault = None;
     let mut lexer = Rule::lexer(text);
     while let Some(rule) = lexer.next() {
+        if tokens.len().is_multiple_of(TOKENS_AT_ONCE) {
+            give_way();
+        }
         let span = lexer.span();
         if tokens.len() >= tokens_max {
             fault = Some(Fault {

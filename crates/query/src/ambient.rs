@@ -34,6 +34,13 @@ pub struct Ambient {
     calls: Cell<u32>,
 }
 
+/// The work and the calls that were counted since a row or a statement's terms began.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Work {
+    charged: u64,
+    calls: u32,
+}
+
 /// Calls for one row after which the loop over rows looks whether others wait: a call takes about 100 ns.
 const CALLS_AT_ONCE: u32 = 32;
 
@@ -68,6 +75,19 @@ impl Ambient {
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.work.get().1 > 0 || self.calls.get() > CALLS_AT_ONCE
+    }
+
+    /// The work that was counted in this slice of the core.
+    pub(crate) fn work(&self) -> Work {
+        let (counted_in, charged) = self.work.get();
+        let charged = if counted_in == Some(reactor::coarse_now()) { charged } else { 0 };
+        Work { charged, calls: self.calls.get() }
+    }
+
+    /// Counts on behind `work`, in another slice of the core.
+    pub(crate) fn go_on_with(&self, work: Work) {
+        self.work.set((Some(reactor::coarse_now()), work.charged));
+        self.calls.set(work.calls);
     }
 
     /// Counts a call of a function or operator for this row.

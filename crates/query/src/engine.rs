@@ -18,6 +18,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use model::Table;
+use reactor::Semaphore;
 use replication::Replicator;
 use storage::{ReadCommand, Rest, RowConsumer, Storage};
 use wire::request::QueryParameters;
@@ -47,8 +48,7 @@ pub use values::BoundValues;
 
 /// Prefix of the names of all keyspaces that have [`VirtualTables`].
 const VIRTUAL_PREFIX: &str = "system";
-/// Bytes of a text from which on others may run between its parsing, its preparation and its execution: a megabyte takes
-/// about 20 ms to be parsed.
+/// Bytes of a text from which on it is long: its tree takes up to 60 times as much memory.
 const LONG_TEXT_BYTES: usize = 16 << 10;
 
 /// Tables computed from the node's own state: looked up and read like stored ones. The names of their
@@ -95,6 +95,8 @@ struct EngineInner {
     ambient: Ambient,
     loads: Loads,
     running: Running,
+    /// The turn to prepare a long text.
+    long_texts: Semaphore,
     #[allow(clippy::vec_box, reason = "a scratch is handed out and taken back by its pointer")]
     scratches: RefCell<Vec<Box<Scratch>>>,
 }
@@ -128,6 +130,7 @@ impl Engine {
             ambient: Ambient::new(),
             loads: Loads::default(),
             running: Running::default(),
+            long_texts: Semaphore::new(1),
             scratches: RefCell::new(Vec::new()),
         }));
         reactor::set_local(Rc::new(engine.clone()));
@@ -226,13 +229,7 @@ impl Engine {
         out: &mut Response,
     ) -> Result<(), QueryError> {
         let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
-        let prepared = if text.len() > LONG_TEXT_BYTES {
-            let prepared = Box::pin(self.prepare_long_text(keyspace, text)).await?;
-            reactor::maybe_yield().await;
-            prepared
-        } else {
-            self.prepare_text(keyspace, text)?
-        };
+        let prepared = self.prepare_in_slices(keyspace, text).await?;
         // Parsing a long text takes time that later deadlines must not include.
         reactor::refresh_clock();
         let values = bind_values(&parameters.values, &prepared)
@@ -301,11 +298,7 @@ impl Engine {
         let statement = match self.find_prepared(keyspace, text) {
             Some(statement) => statement,
             None => {
-                let prepared = if text.len() > LONG_TEXT_BYTES {
-                    Box::pin(self.prepare_long_text(keyspace, text)).await?
-                } else {
-                    self.prepare_text(keyspace, text)?
-                };
+                let prepared = self.prepare_in_slices(keyspace, text).await?;
                 if let prepare::Plan::Schema(statement, _) = &prepared.plan {
                     crate::ddl::roles::validate(statement, &[&self.0.config.data_center])?;
                 }

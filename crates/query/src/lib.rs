@@ -8,6 +8,7 @@ pub mod agreement;
 pub mod ambient;
 pub mod answer_room;
 pub mod client;
+mod counts;
 pub mod ddl;
 pub mod describe;
 pub mod engine;

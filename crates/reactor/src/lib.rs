@@ -36,7 +36,7 @@ mod waker;
 pub use driver::sim;
 pub use sched::{Group, current_group, maybe_yield, need_preempt, yield_now};
 pub use shard::{driver_name, local, random_u64, set_local, shard_count, shard_id};
-pub use slices::{give_way, in_slices};
+pub use slices::{Away, give_way, in_slices};
 pub use start::{
     Config, DriverChoice, Running, ShardInfo, ShardPanicked, StartError, descriptors_max, run_one, start,
 };

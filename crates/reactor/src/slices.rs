@@ -30,17 +30,39 @@ const STACKS_KEPT_MAX: usize = 2;
 
 type Work<T> = Coroutine<(), (), T, DefaultStack>;
 
+/// The counters of a work that others change while it is away.
+pub trait Away {
+    /// The work's stack is about to be left.
+    fn leave(&self);
+    /// The work goes on.
+    fn come_back(&self);
+}
+
+/// A work without such counters.
+impl Away for () {
+    fn leave(&self) {}
+    fn come_back(&self) {}
+}
+
+/// The work whose stack the thread is on.
+#[derive(Clone, Copy)]
+struct Current {
+    /// Leaves the stack.
+    yielder: NonNull<Yielder<(), ()>>,
+    away: NonNull<dyn Away>,
+}
+
 /// The stacks of one shard.
 pub(crate) struct Stacks {
     free: RefCell<Vec<DefaultStack>>,
     places: Semaphore,
-    /// Leaves the stack that is running now; `None` on the thread's own stack.
-    running: Cell<Option<NonNull<Yielder<(), ()>>>>,
+    /// `None` on the thread's own stack.
+    current: Cell<Option<Current>>,
 }
 
 impl Stacks {
     pub(crate) fn new() -> Self {
-        Self { free: RefCell::default(), places: Semaphore::new(STACKS_MAX), running: Cell::new(None) }
+        Self { free: RefCell::default(), places: Semaphore::new(STACKS_MAX), current: Cell::new(None) }
     }
 
     fn take(&self) -> DefaultStack {
@@ -70,12 +92,12 @@ impl Stacks {
 /// Runs `work` on a stack of its own, in slices: it gives way wherever it calls [`give_way`].
 ///
 /// `work` must not block, enter another shard or poll futures, and holds no borrow of shared state while it
-/// calls `give_way`. A panic of `work` is the caller's panic.
-pub async fn in_slices<T>(work: impl FnOnce() -> T) -> T {
+/// calls `give_way`; `away` is called around each time that others run. A panic of `work` is the caller's panic.
+pub async fn in_slices<T>(away: &dyn Away, work: impl FnOnce() -> T) -> T {
     let stacks = shard::with(|shard| Rc::clone(&shard.stacks));
     let place = stacks.places.acquire(1).await;
     let place = place.expect("the line for stacks has no bound");
-    let done = Slices::begin(Rc::clone(&stacks), work).await;
+    let done = Slices::begin(Rc::clone(&stacks), away, work).await;
     drop(place);
     done
 }
@@ -85,13 +107,17 @@ pub async fn in_slices<T>(work: impl FnOnce() -> T) -> T {
 /// It reads the clock: call it about once per microsecond of work.
 pub fn give_way() {
     let leave = shard::try_with(|shard| {
-        let yielder = shard.stacks.running.get()?;
-        shard.need_preempt().then(|| (yielder, Rc::clone(&shard.stacks)))
+        let current = shard.stacks.current.get()?;
+        shard.need_preempt().then(|| (current, Rc::clone(&shard.stacks)))
     });
-    let Some((yielder, stacks)) = leave.flatten() else { return };
+    let Some((current, stacks)) = leave.flatten() else { return };
+    // SAFETY: it is borrowed by the future that this call is below, which ends or unwinds this stack first.
+    let away = unsafe { current.away.as_ref() };
+    away.leave();
     // SAFETY: the yielder is that of the running stack, which this call is on: it stands until the work ends.
-    unsafe { yielder.as_ref() }.suspend(());
-    stacks.running.set(Some(yielder));
+    unsafe { current.yielder.as_ref() }.suspend(());
+    stacks.current.set(Some(current));
+    away.come_back();
 }
 
 /// A work and its stack.
@@ -104,10 +130,13 @@ struct Slices<'work, T> {
 }
 
 impl<'work, T> Slices<'work, T> {
-    fn begin(stacks: Rc<Stacks>, work: impl FnOnce() -> T + 'work) -> Self {
-        let running = Rc::clone(&stacks);
+    fn begin(stacks: Rc<Stacks>, away: &'work dyn Away, work: impl FnOnce() -> T + 'work) -> Self {
+        let here = Rc::clone(&stacks);
+        let away = NonNull::from(away);
+        // SAFETY: this only forgets `'work`: see `give_way`.
+        let away = unsafe { std::mem::transmute::<NonNull<dyn Away + 'work>, NonNull<dyn Away>>(away) };
         let first = move |yielder: &Yielder<(), ()>, ()| {
-            running.running.set(Some(NonNull::from(yielder)));
+            here.current.set(Some(Current { yielder: NonNull::from(yielder), away }));
             work()
         };
         // SAFETY: `first` borrows for `'work`, which outlives this value; dropping it ends or unwinds the
@@ -124,7 +153,7 @@ impl<T> Future for Slices<'_, T> {
         let this = &mut *self;
         let work = this.work.as_mut().expect("polled after its end");
         let resumed = {
-            let _left = Left { stacks: &this.stacks, before: this.stacks.running.take() };
+            let _left = Left { stacks: &this.stacks, before: this.stacks.current.take() };
             work.resume(())
         };
         match resumed {
@@ -143,11 +172,11 @@ impl<T> Future for Slices<'_, T> {
 /// Marks, when it is dropped, that the thread is back on the stack it was on before.
 struct Left<'s> {
     stacks: &'s Stacks,
-    before: Option<NonNull<Yielder<(), ()>>>,
+    before: Option<Current>,
 }
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {
-        self.stacks.running.set(self.before);
+        self.stacks.current.set(self.before);
     }
 }

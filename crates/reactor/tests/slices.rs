@@ -33,7 +33,7 @@ fn others_run_while_a_recursion_is_in_its_middle() {
                 }
             })
         };
-        assert_eq!(in_slices(|| descend(200)).await, 20_100);
+        assert_eq!(in_slices(&(), || descend(200)).await, 20_100);
         over.set(true);
         other.await.unwrap();
         assert!(turns.get() >= 10, "20 ms of work held the core: others had {} turns", turns.get());
@@ -50,7 +50,7 @@ fn outside_of_slices_giving_way_does_nothing() {
 fn more_works_than_stacks_all_end() {
     run_one(Config::default(), async {
         let works: Vec<_> =
-            (0..100).map(|n| spawn(Group::UNPREPARED, in_slices(move || descend(10) + n))).collect();
+            (0..100).map(|n| spawn(Group::UNPREPARED, in_slices(&(), move || descend(10) + n))).collect();
         for (n, work) in works.into_iter().enumerate() {
             assert_eq!(work.await.unwrap(), 55 + n as u64);
         }
@@ -70,7 +70,7 @@ fn a_dropped_work_drops_what_its_stack_holds() {
         let dropped = Rc::new(Cell::new(0));
         let held = Noted(dropped.clone());
         let endless = async move {
-            in_slices(move || {
+            in_slices(&(), move || {
                 let _inner = Noted(held.0.clone());
                 loop {
                     give_way();
@@ -82,7 +82,7 @@ fn a_dropped_work_drops_what_its_stack_holds() {
         assert_eq!(dropped.get(), 2, "the closure's value and that of its stack");
         // Neither the place nor the shard is lost.
         for _ in 0..40 {
-            assert_eq!(in_slices(|| descend(1)).await, 1);
+            assert_eq!(in_slices(&(), || descend(1)).await, 1);
         }
     });
 }
@@ -90,9 +90,9 @@ fn a_dropped_work_drops_what_its_stack_holds() {
 #[test]
 fn a_panic_is_that_of_the_task() {
     run_one(Config { contain_panics: true, ..Config::default() }, async {
-        let task = spawn(Group::STATEMENT, in_slices(|| -> u32 { panic!("level {}", descend(30)) }));
+        let task = spawn(Group::STATEMENT, in_slices(&(), || -> u32 { panic!("level {}", descend(30)) }));
         let TaskPanicked { message } = task.await.unwrap_err();
         assert_eq!(message, "level 465");
-        assert_eq!(in_slices(|| descend(3)).await, 6);
+        assert_eq!(in_slices(&(), || descend(3)).await, 6);
     });
 }

@@ -42,7 +42,7 @@ pub const BIND_MARKERS_MAX: usize = 65_535;
 /// [`SyntaxError`] with Cassandra's wording and position. Time grows linearly with the length of the text,
 /// which is the caller's to limit; memory too, up to [`TOKENS_MAX`](crate::TOKENS_MAX).
 pub fn parse_statement(text: &str) -> Result<ParsedStatement, SyntaxError> {
-    parse_statement_as(text, SameNames::Apart)
+    parse_statement_as(text, SameNames::Apart, || ())
 }
 
 /// The meaning of bind markers of the same name.
@@ -55,12 +55,17 @@ pub enum SameNames {
     One,
 }
 
-/// As [`parse_statement`], with the meaning of bind markers of the same name.
+/// As [`parse_statement`], with the meaning of bind markers of the same name. `give_way` is called now and then,
+/// after some microseconds of work each time.
 ///
 /// # Errors
 /// As [`parse_statement`].
-pub fn parse_statement_as(text: &str, same_names: SameNames) -> Result<ParsedStatement, SyntaxError> {
-    parse_whole(text, |parser| {
+pub fn parse_statement_as(
+    text: &str,
+    same_names: SameNames,
+    give_way: fn(),
+) -> Result<ParsedStatement, SyntaxError> {
+    parse_whole(text, give_way, |parser| {
         parser.by_name = (same_names == SameNames::One).then(BTreeMap::new);
         let statement = parser.statement()?;
         while parser.eat_sign(";") {}
@@ -75,11 +80,15 @@ pub fn parse_statement_as(text: &str, same_names: SameNames) -> Result<ParsedSta
 /// # Errors
 /// [`SyntaxError`] as by [`parse_statement`].
 pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
-    parse_whole(text, |parser| {
-        let type_name = parser.type_name()?;
-        parser.expect_end()?;
-        Ok(type_name)
-    })
+    parse_whole(
+        text,
+        || (),
+        |parser| {
+            let type_name = parser.type_name()?;
+            parser.expect_end()?;
+            Ok(type_name)
+        },
+    )
     .map(|(type_name, _)| type_name)
 }
 
@@ -88,20 +97,25 @@ pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
 /// # Errors
 /// [`SyntaxError`] as by [`parse_statement`].
 pub fn parse_term(text: &str) -> Result<Term, SyntaxError> {
-    parse_whole(text, |parser| {
-        let term = parser.term()?;
-        parser.expect_end()?;
-        Ok(term)
-    })
+    parse_whole(
+        text,
+        || (),
+        |parser| {
+            let term = parser.term()?;
+            parser.expect_end()?;
+            Ok(term)
+        },
+    )
     .map(|(term, _)| term)
 }
 
 fn parse_whole<T>(
     text: &str,
+    give_way: fn(),
     rule: impl FnOnce(&mut Parser<'_>) -> Parse<T>,
 ) -> Result<(T, Vec<Option<Ident>>), SyntaxError> {
-    let lexed = lexer::tokenize(text);
-    let mut parser = Parser::new(text, &lexed.tokens);
+    let lexed = lexer::tokenize(text, give_way);
+    let mut parser = Parser::new(text, &lexed.tokens, give_way);
     match (rule(&mut parser), lexed.fault) {
         (Ok(value), None) => Ok((value, parser.markers)),
         (Ok(_), Some(fault)) => Err(error::describe_fault(text, &fault)),
@@ -127,11 +141,13 @@ pub(crate) struct Parser<'t> {
     markers: Vec<Option<Ident>>,
     /// Index of each name in `markers`, unless it was taken back; `None` if each marker is separate.
     by_name: Option<BTreeMap<Ident, usize>>,
+    give_way: fn(),
 }
 
 impl<'t> Parser<'t> {
-    fn new(text: &'t str, tokens: &'t [Token]) -> Self {
-        Self { text, tokens, next: 0, looked: 0, depth: 0, chained: 0, markers: Vec::new(), by_name: None }
+    fn new(text: &'t str, tokens: &'t [Token], give_way: fn()) -> Self {
+        let markers = Vec::new();
+        Self { text, tokens, next: 0, looked: 0, depth: 0, chained: 0, markers, by_name: None, give_way }
     }
 
     /// The earlier of two errors: the rule that failed, or the text that is not a token.
@@ -184,6 +200,9 @@ impl<'t> Parser<'t> {
     fn advance(&mut self) {
         if self.next + 1 < self.tokens.len() {
             self.next += 1;
+        }
+        if self.next.is_multiple_of(lexer::TOKENS_AT_ONCE) {
+            (self.give_way)();
         }
         self.look(0);
     }

@@ -3,11 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use cql::ast::{QualifiedName, Statement};
+use cql::ast::{ParsedStatement, QualifiedName, Statement};
 use model::{Schema, Table, TableId};
-use reactor::{Group, mesh};
+use reactor::{Group, give_way, in_slices, mesh};
 
-use super::Engine;
+use super::{Engine, LONG_TEXT_BYTES};
+use crate::counts::Counts;
 use crate::prepare::{self, Names, Plan, Prepared};
 use crate::prepared_cache::{CachedStatement, statement_id};
 use crate::restrictions::{ALLOW_FILTERING_FORBIDDEN, ALLOW_FILTERING_NEEDED};
@@ -61,38 +62,33 @@ impl Engine {
 
     /// Parses and prepares a text.
     pub(crate) fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
-        self.prepare_parsed(keyspace, self.parse(text)?)
+        self.prepare_counted(keyspace, text, &Counts::new(&self.0.ambient))
     }
 
-    /// As [`Self::prepare_text`], with a rest behind parsing where others should run: for texts whose parsing takes longer
-    /// than a task may have the core.
-    #[cold]
-    pub(super) async fn prepare_long_text(
+    /// As [`Self::prepare_text`], and others run in the middle of it. One long text at a time is prepared: its tree
+    /// takes much more memory than the text.
+    pub(super) async fn prepare_in_slices(
         &self,
         keyspace: Option<&str>,
         text: &str,
     ) -> Result<Prepared, QueryError> {
+        let turn = (text.len() > LONG_TEXT_BYTES).then(|| self.0.long_texts.acquire(1));
+        let _turn = match turn {
+            Some(turn) => Some(turn.await.map_err(|error| QueryError::Internal(error.to_string()))?),
+            None => None,
+        };
+        let counts = Counts::new(&self.0.ambient);
+        in_slices(&counts, || self.prepare_counted(keyspace, text, &counts)).await
+    }
+
+    fn prepare_counted(
+        &self,
+        keyspace: Option<&str>,
+        text: &str,
+        counts: &Counts<'_>,
+    ) -> Result<Prepared, QueryError> {
+        let held = counts.held_bytes();
         let parsed = self.parse(text)?;
-        reactor::maybe_yield().await;
-        self.prepare_parsed(keyspace, parsed)
-    }
-
-    fn parse(&self, text: &str) -> Result<Parsed, QueryError> {
-        if text.len() > self.0.config.statement_bytes_max {
-            return Err(QueryError::Invalid(format!(
-                "A statement of {} bytes is longer than the maximum of {}",
-                text.len(),
-                self.0.config.statement_bytes_max
-            )));
-        }
-        let held = memory::held_bytes();
-        let statement = cql::parse_statement_as(text, self.0.config.markers.same_names)?;
-        Ok(Parsed { statement, held_bytes: memory::held_bytes() - held })
-    }
-
-    fn prepare_parsed(&self, keyspace: Option<&str>, parsed: Parsed) -> Result<Prepared, QueryError> {
-        let Parsed { statement: parsed, held_bytes: parsed_bytes } = parsed;
-        let held = memory::held_bytes();
         let schema = self.0.storage.schema();
         let lookup = Lookup { engine: self, keyspace, schema: &schema, leant_on_keyspace: Cell::new(false) };
         let may_filter =
@@ -107,10 +103,20 @@ impl Engine {
         let names_tables =
             matches!(prepared.plan, Plan::Select(_) | Plan::Modify(_) | Plan::Batch(_) | Plan::Truncate(..));
         prepared.qualified = names_tables && !lookup.leant_on_keyspace.get();
-        // Preparing has freed or kept the parsed statement, which parsing had allocated.
-        let held_bytes = parsed_bytes + memory::held_bytes() - held;
-        prepared.held_bytes = usize::try_from(held_bytes).unwrap_or(0);
+        // Preparing has freed or kept the parsed statement.
+        prepared.held_bytes = usize::try_from(counts.held_bytes() - held).unwrap_or(0);
         Ok(prepared)
+    }
+
+    fn parse(&self, text: &str) -> Result<ParsedStatement, QueryError> {
+        if text.len() > self.0.config.statement_bytes_max {
+            return Err(QueryError::Invalid(format!(
+                "A statement of {} bytes is longer than the maximum of {}",
+                text.len(),
+                self.0.config.statement_bytes_max
+            )));
+        }
+        Ok(cql::parse_statement_as(text, self.0.config.markers.same_names, give_way)?)
     }
 
     /// The prepared statement of that text, if there is one. A statement that names the keyspaces of its
@@ -146,7 +152,7 @@ impl Engine {
             let (keyspace, text) = (keyspace.map(str::to_owned), text.to_owned());
             let call = mesh::call(shard, Group::STATEMENT, move || async move {
                 if let Some(engine) = Self::here() {
-                    engine.prepare_here(keyspace.as_deref(), &text);
+                    engine.prepare_here(keyspace.as_deref(), &text).await;
                 }
             });
             if let Err(error) = call.await {
@@ -155,9 +161,9 @@ impl Engine {
         }
     }
 
-    fn prepare_here(&self, keyspace: Option<&str>, text: &str) {
+    async fn prepare_here(&self, keyspace: Option<&str>, text: &str) {
         if self.find_prepared(keyspace, text).is_none()
-            && let Ok(prepared) = self.prepare_text(keyspace, text)
+            && let Ok(prepared) = self.prepare_in_slices(keyspace, text).await
         {
             self.keep_prepared(keyspace, text, prepared);
         }
@@ -180,13 +186,6 @@ impl Engine {
         let name = keyspace.to_ascii_lowercase();
         self.0.prepared.retain(|statement| !statement.text.to_ascii_lowercase().contains(&name));
     }
-}
-
-/// A statement that was parsed.
-struct Parsed {
-    statement: cql::ast::ParsedStatement,
-    /// Bytes of memory that it holds.
-    held_bytes: isize,
 }
 
 /// Names for one statement.

@@ -43,6 +43,7 @@ impl<'c, 'a> Preparation<'c, 'a> {
         expression: &Resolved<'_>,
         expected: Option<&CqlType>,
     ) -> Result<Prepared, QueryError> {
+        reactor::give_way();
         match expression {
             Resolved::Column(column) => Ok(Prepared {
                 name: column.name.clone(),

@@ -300,6 +300,7 @@ fn prepare_batch(
     let mut statements = Vec::with_capacity(batch.statements.len());
     let mut tables: Vec<Rc<Table>> = Vec::new();
     for statement in &batch.statements {
+        reactor::give_way();
         let (plan, table) = modify_plan(statement, names, ambient, &mut markers, Some(batch.kind))?;
         statements.push(plan);
         tables.push(table);

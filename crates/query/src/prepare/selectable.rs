@@ -25,6 +25,7 @@ pub(super) fn resolve<'e>(cx: &Context<'e>, expression: &'e Selectable) -> Resul
     let all =
         |parts: &'e [Selectable]| parts.iter().map(|part| resolve(cx, part)).collect::<Result<Vec<_>, _>>();
     let boxed = |part: &'e Selectable| resolve(cx, part).map(Box::new);
+    reactor::give_way();
     Ok(match expression {
         Selectable::Column(name) => Resolved::Column(names::column(cx.table, name)?),
         Selectable::Constant(constant) => Resolved::Constant(constant),

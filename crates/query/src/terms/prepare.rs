@@ -81,6 +81,7 @@ impl Context<'_> {
     }
 
     fn prepare_part(&mut self, term: &ast::Term, receiver: &Receiver) -> Result<Term, QueryError> {
+        reactor::give_way();
         match term {
             ast::Term::Constant(constant) => self.constant(constant, receiver),
             ast::Term::BindMarker(marker) => {

@@ -105,6 +105,7 @@ impl<'t, 'c> Typing<'t, 'c> {
     }
 
     fn find_type(&self, term: &ast::Term) -> Option<CqlType> {
+        reactor::give_way();
         match term {
             ast::Term::Constant(constant) => literal::preferred_type(constant),
             ast::Term::Function(_) | ast::Term::Arithmetic { .. } | ast::Term::Negate(_) => {
@@ -191,6 +192,7 @@ impl<'t, 'c> Typing<'t, 'c> {
         let all = |terms: &mut dyn Iterator<Item = (&ast::Term, &CqlType)>| {
             terms.map(|(term, ty)| self.assignment(term, ty)).min().unwrap_or(Assignment::Weak)
         };
+        reactor::give_way();
         match term {
             ast::Term::Constant(constant) => literal::assignment(constant, ty),
             ast::Term::BindMarker(_) => Assignment::Weak,

@@ -97,6 +97,9 @@ pub fn parse(text: &str) -> Result<Json<'_>, ParseError> {
     Parser { text, at: 0 }.value(0)
 }
 
+/// Length of an unescaped text at whose multiples it is looked whether others wait.
+const ESCAPES_AT_ONCE: usize = 256;
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -128,6 +131,7 @@ impl<'a> Parser<'a> {
             return Err(self.error("arrays and objects nested too deep"));
         }
         self.blanks();
+        reactor::give_way();
         match self.peek() {
             None => Err(self.error("a value is missing")),
             Some(b'"') => self.string().map(Json::String),
@@ -261,6 +265,9 @@ impl<'a> Parser<'a> {
                     self.at += 1;
                     unescaped.push(self.escape()?);
                     plain = self.at;
+                    if unescaped.len().is_multiple_of(ESCAPES_AT_ONCE) {
+                        reactor::give_way();
+                    }
                 }
                 Some(0..0x20) => return Err(self.error("a control character inside a string")),
                 Some(_) => self.at += 1,

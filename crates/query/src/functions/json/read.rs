@@ -25,6 +25,7 @@ pub fn value(ty: &CqlType, json: &Json<'_>, now_ms: i64) -> Result<Option<Vec<u8
 
 fn present(ty: &CqlType, json: &Json<'_>, now_ms: i64) -> Result<Vec<u8>, String> {
     use CqlType as T;
+    reactor::give_way();
     match ty {
         T::List { .. } | T::Set { .. } | T::Map { .. } | T::Tuple(_) | T::Udt(_) | T::Vector { .. } => {
             match json {
