@@ -130,10 +130,19 @@ fn token_text(text: &str, token: Token) -> String {
 
 /// The content of `slice`, which starts and ends with `quote` and doubles it inside.
 pub(crate) fn unquote(slice: &str, quote: char) -> String {
+    unquote_in_parts(slice, quote, || ())
+}
+
+/// As [`unquote`]; calls `give_way` after every few thousand characters.
+pub(crate) fn unquote_in_parts(slice: &str, quote: char, give_way: fn()) -> String {
+    const AT_ONCE: usize = 4096;
     let inner = slice.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)).unwrap_or(slice);
     let mut content = String::with_capacity(inner.len());
     let mut after_quote = false;
-    for character in inner.chars() {
+    for (at, character) in inner.chars().enumerate() {
+        if at % AT_ONCE == AT_ONCE - 1 {
+            give_way();
+        }
         if character == quote && !after_quote {
             after_quote = true;
         } else {

@@ -10,8 +10,13 @@ use logos::Logos;
 
 use crate::keyword::Keyword;
 
+/// Called now and then in the middle of long work.
+#[derive(Clone, Copy, Debug)]
+struct GiveWay(fn());
+
 /// The raw rules; `Word`s become keywords, and numbers are cut again around `..`, in [`tokenize`].
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
+#[logos(extras = GiveWay)]
 enum Rule {
     #[regex(r"[ \t\r\n]+")]
     Space,
@@ -26,7 +31,7 @@ enum Rule {
     QuotedName,
     #[token("\"\"")]
     EmptyQuotedName,
-    #[regex(r"'([^']|'')*'")]
+    #[token("'", string)]
     String,
     #[token("$$", dollar_string)]
     DollarString,
@@ -116,6 +121,30 @@ fn line_comment(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
 /// Takes everything up to `*/`.
 fn block_comment(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
     take_through(lexer, |rest| rest.find("*/").map(|at| at + 2))
+}
+
+/// Takes everything up to a quote that is not doubled. Without one, the text up to the last doubled quote is a string,
+/// as it is for the regular expression `'([^']|'')*'`.
+fn string(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
+    const AT_ONCE_BYTES: usize = 16 << 10;
+    let rest = lexer.remainder().as_bytes();
+    let (mut at, mut doubled, mut look_at) = (0, None, AT_ONCE_BYTES);
+    let end = loop {
+        if at >= look_at {
+            look_at += AT_ONCE_BYTES;
+            (lexer.extras.0)();
+        }
+        match rest.get(at..) {
+            Some([b'\'', b'\'', ..]) => {
+                doubled = Some(at);
+                at += 2;
+            }
+            Some([b'\'', ..]) => break Some(at),
+            Some([_, ..]) => at += 1,
+            _ => break doubled,
+        }
+    };
+    end.inspect(|end| lexer.bump(end + 1)).is_some()
 }
 
 /// Takes everything up to the next `$$`.
@@ -223,7 +252,7 @@ fn scan(text: &str, hidden: bool, give_way: fn()) -> Tokens {
     let tokens_max = if hidden { 4 * TOKENS_MAX } else { TOKENS_MAX };
     let mut tokens = Vec::with_capacity((text.len() / 4).min(tokens_max) + 2);
     let mut fault = None;
-    let mut lexer = Rule::lexer(text);
+    let mut lexer = Rule::lexer_with_extras(text, GiveWay(give_way));
     while let Some(rule) = lexer.next() {
         if tokens.len().is_multiple_of(TOKENS_AT_ONCE) {
             give_way();

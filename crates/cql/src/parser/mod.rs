@@ -262,7 +262,7 @@ impl<'t> Parser<'t> {
             TokenKind::DollarString => {
                 slice.strip_prefix("$$").and_then(|rest| rest.strip_suffix("$$")).unwrap_or(slice).to_owned()
             }
-            _ => error::unquote(slice, '\''),
+            _ => error::unquote_in_parts(slice, '\'', self.give_way),
         };
         self.advance();
         content

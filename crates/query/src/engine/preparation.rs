@@ -67,7 +67,7 @@ impl Engine {
 
     /// As [`Self::prepare_text`], and others run in the middle of it. One long text at a time is prepared: its tree
     /// takes much more memory than the text.
-    pub(super) async fn prepare_in_slices(
+    pub(crate) async fn prepare_in_slices(
         &self,
         keyspace: Option<&str>,
         text: &str,

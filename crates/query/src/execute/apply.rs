@@ -303,6 +303,7 @@ fn write(
     let marks = plan.kind == StatementKind::Insert && plan.compact.is_none();
     let liveness = if marks { stamp.liveness() } else { Liveness::NONE };
     for row in rows {
+        reactor::give_way();
         // Every clustering column is named, so each slice is one row and begins with its clustering.
         let clustering = &row.start.prefix;
         if let Some(rules) = &plan.compact {
@@ -328,6 +329,7 @@ fn delete(
     }
     let names_rows = plan.restrictions.names_rows(&plan.table);
     for row in rows {
+        reactor::give_way();
         if !names_rows {
             update.delete_range(row.clone(), stamp.deletion());
             continue;

@@ -77,6 +77,7 @@ pub(super) fn evaluate<'v>(
             term.bind(binding)?.set(|| "Invalid unset value for a selected term".to_owned())?
         }
         Selector::Call(function, arguments) => {
+            reactor::give_way();
             let mut values = SmallVec::<[Option<Cow<'_, [u8]>>; 4]>::new();
             for argument in arguments {
                 values.push(match argument {

@@ -1,6 +1,8 @@
 //! Scans in fetches of limited length, each with its own deadline. A scan that combines many rows into one
 //! has no pages that a client would request one by one, and may take longer than one read is allowed to.
 
+use std::collections::VecDeque;
+
 use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::{RowView, Table, Token};
@@ -9,6 +11,10 @@ use replication::read::position;
 use storage::{Dead, Flow, PartitionRange, Place, RowConsumer, Slices};
 
 use super::rows::Rows;
+
+/// Rows, and bytes of rows, that a fetch keeps to compute with them when the read has ended.
+const KEPT_ROWS: usize = 64;
+const KEPT_BYTES: usize = 64 << 10;
 
 /// Rows and partitions, living or dead, after which a fetch ends.
 pub const FETCH_ROWS: usize = 10_000;
@@ -81,8 +87,8 @@ pub(super) struct Fetched {
     pub(super) stop: Option<Stop>,
 }
 
-/// The item to be handed to the rows again, because a user-defined function was not ready. It is a copy, so
-/// that the item does not change.
+/// An item to be handed to the rows again, because a user-defined function was not ready, or after the read because
+/// computing with it takes long. It is a copy, so that the item does not change.
 #[derive(Debug)]
 enum Again {
     Partition { key: Vec<u8>, token: Token, static_row: Option<Vec<u8>> },
@@ -101,7 +107,10 @@ pub(super) struct Fetch<'r, 'q> {
     /// Whether the fetch ends as soon as other tasks wait for the shard: a row may take long.
     gives_way: bool,
     stop: Option<Stop>,
-    again: Option<Again>,
+    /// One item, or several rows of one partition that are computed aside, possibly with its end.
+    again: VecDeque<Again>,
+    /// Bytes of those rows.
+    again_bytes: usize,
 }
 
 impl<'r, 'q> Fetch<'r, 'q> {
@@ -119,7 +128,8 @@ impl<'r, 'q> Fetch<'r, 'q> {
             begun: inside,
             gives_way: false,
             stop: None,
-            again: None,
+            again: VecDeque::new(),
+            again_bytes: 0,
         }
     }
 
@@ -142,16 +152,70 @@ impl<'r, 'q> Fetch<'r, 'q> {
     /// [`TimedOut`] if the deadline comes before the last of them is done.
     pub(super) async fn end(mut self, deadline: Deadline) -> Result<Fetched, TimedOut> {
         if !self.ended && self.stop.is_none() && !self.rows.is_done() {
-            self.hand_over(Again::End);
+            if self.again.is_empty() {
+                self.hand_over(Again::End);
+            } else {
+                self.again.push_back(Again::End);
+            }
         }
         if let Some(calls) = self.rows.calls() {
-            while let Some(again) = self.again.take() {
+            while let Some(again) = self.again.pop_front() {
                 calls.rest(deadline).await?;
                 self.hand_over(again);
             }
             calls.settle();
+        } else {
+            self.hand_over_aside(deadline).await?;
         }
         Ok(Fetched { stop: self.stop })
+    }
+
+    /// Hands the rows over that were kept because computing with them takes long.
+    async fn hand_over_aside(&mut self, deadline: Deadline) -> Result<(), TimedOut> {
+        while let Some(again) = self.again.pop_front() {
+            if self.rows.is_done() {
+                break;
+            }
+            if deadline.is_past() {
+                return Err(TimedOut);
+            }
+            self.rows.begin_row();
+            let flow = match &again {
+                Again::Row { clustering, row } => {
+                    self.rows.aside(|rows| rows.row(clustering, RowView::trusted(row))).await
+                }
+                _ => self.rows.aside(|rows| rows.partition_end()).await,
+            };
+            reactor::maybe_yield().await;
+            if flow == Flow::SkipPartition && matches!(again, Again::Row { .. }) {
+                if let Some(stop) = &mut self.stop {
+                    stop.position = None;
+                }
+                self.again.clear();
+                self.again.push_back(Again::End);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a row until the read has ended.
+    #[cold]
+    fn keep(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        self.again_bytes += clustering.len() + row.as_bytes().len();
+        self.again.push_back(Again::Row { clustering: clustering.to_vec(), row: row.as_bytes().to_vec() });
+        let full = self.again.len() >= KEPT_ROWS || self.again_bytes >= KEPT_BYTES;
+        let things = if full || reactor::need_preempt() { self.left } else { 1 };
+        self.count(things, Flow::Continue, Some(Position::row(clustering)))
+    }
+
+    /// Ends the fetch: what comes next is read again, behind the rows that are kept.
+    #[cold]
+    fn stop_behind_kept(&mut self) -> Flow {
+        if let (None, Some(Again::Row { clustering, .. })) = (&self.stop, self.again.back()) {
+            let position = Some(Position::row(clustering).to_owned());
+            self.stop = Some(Stop { key: self.key.clone(), position, begun: self.begun });
+        }
+        Flow::Stop
     }
 
     /// Hands an item over after the read that it came from has ended.
@@ -200,7 +264,7 @@ impl<'r, 'q> Fetch<'r, 'q> {
             };
             self.stop = Some(Stop { key: self.key.clone(), position, begun: self.begun });
         }
-        self.again = Some(again);
+        self.again.push_back(again);
     }
 
     /// Before something is handed over.
@@ -243,6 +307,16 @@ impl RowConsumer for Fetch<'_, '_> {
 
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
         self.begin();
+        // Rows behind one that is kept are kept too: they stay in order.
+        let aside = (!self.again.is_empty() || self.rows.is_long(row)) && self.rows.calls().is_none();
+        if aside && self.rows.passes_filters(clustering, row) {
+            if self.rows.has_room_aside(row) {
+                return self.keep(clustering, row);
+            }
+            if !self.again.is_empty() {
+                return self.stop_behind_kept();
+            }
+        }
         match self.rows.row(clustering, row) {
             Flow::Continue => {
                 let gives_way = self.gives_way || self.rows.is_busy();
@@ -261,6 +335,10 @@ impl RowConsumer for Fetch<'_, '_> {
     fn partition_end(&mut self) -> Flow {
         self.begin();
         self.ended = true;
+        if !self.again.is_empty() {
+            self.again.push_back(Again::End);
+            return self.count(self.left, Flow::Continue, None);
+        }
         let flow = self.rows.partition_end();
         if self.rows.is_paused() {
             self.pause(Again::End);
@@ -270,8 +348,8 @@ impl RowConsumer for Fetch<'_, '_> {
     }
 
     fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
-        if self.again.is_some() {
-            return Flow::Stop;
+        if !self.again.is_empty() {
+            return self.stop_behind_kept();
         }
         let flow = self.rows.dead(dead, place);
         if self.key.token != place.token || self.key.key != place.key {

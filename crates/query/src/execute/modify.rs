@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use model::mutation::MutationView;
 use model::token::murmur3_token;
+use reactor::in_slices;
 use replication::Consistency;
 use storage::StorageError;
 
@@ -12,6 +13,7 @@ use super::disk_guard::DiskUsage;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Part, Request, conditional, consistency, counter, json, routing};
+use crate::counts::Counts;
 use crate::engine::{Engine, WriteBuffers};
 use crate::load::Timed;
 use crate::prepare::modify::{ModifyPlan, Route};
@@ -112,7 +114,13 @@ pub(super) async fn write(
     let scratch = &mut *scratch;
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = Partitions { updates, used: 0 };
-    apply::apply(plan, request.binding, moment, prior, key, &mut scratch.read.slices, &mut partitions)?;
+    let slices = &mut scratch.read.slices;
+    let mut apply = || apply::apply(plan, request.binding, moment, prior, key, slices, &mut partitions);
+    if plan.restrictions.may_name_many() {
+        Box::pin(in_slices(&Counts::new(engine.ambient()), apply)).await?;
+    } else {
+        apply()?;
+    }
     let used = partitions.used;
     if let Some(guards) = &engine.config().guardrails.writes {
         updates[..used]

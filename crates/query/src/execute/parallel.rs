@@ -162,7 +162,7 @@ async fn fetch(round: Round) -> Answer {
         }
         other => Failure::Invalid(other.to_string()),
     };
-    let prepared = engine.prepare_text(Some(&round.keyspace), &round.text).map_err(invalid)?;
+    let prepared = engine.prepare_in_slices(Some(&round.keyspace), &round.text).await.map_err(invalid)?;
     let Plan::Select(plan) = &prepared.plan else {
         return Err(Failure::Failed("the statement is no SELECT here".to_owned()));
     };

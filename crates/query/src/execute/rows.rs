@@ -10,6 +10,7 @@ mod values;
 use model::clustering::{Clustering, OwnedPosition, Position};
 use model::deletion::LocalSeconds;
 use model::{ColumnKind, RowView, Token};
+use reactor::in_slices;
 use smallvec::SmallVec;
 use storage::{Dead, Flow, Place, RowConsumer};
 
@@ -20,6 +21,7 @@ use super::groups::OpenGroup;
 use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
 use crate::answer_room::Grant;
+use crate::counts::Counts;
 use crate::functions::user::calls::Calls;
 use crate::paging::PagingState;
 use crate::prepare::select::SelectPlan;
@@ -30,6 +32,11 @@ use crate::terms::Binding;
 
 /// Bytes of rows after which a page ends, whatever its size in rows.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Calls for one row beyond which it is computed beside the read: each may take a microsecond.
+pub(super) const CALLS_AT_ONCE: usize = 32;
+/// Bytes of a row from which on it is, if there are calls at all.
+const LONG_ROW_BYTES: usize = 64 << 10;
 
 /// Warnings that one answer may have of its reads.
 const WARNINGS_MAX: usize = 16;
@@ -178,6 +185,24 @@ impl<'q> Rows<'q> {
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         self.binding.ambient.is_busy()
+    }
+
+    /// Computes with a row beside the read that found it, as [`in_slices`]: others run in the middle.
+    pub(super) async fn aside<T>(&mut self, compute: impl FnOnce(&mut Self) -> T) -> T {
+        let counts = Counts::new(self.binding.ambient);
+        in_slices(&counts, || compute(self)).await
+    }
+
+    /// Whether computing the row's values may take so long that others must run in the middle of it.
+    #[inline]
+    pub(super) fn is_long(&self, row: RowView<'_>) -> bool {
+        self.plan.calls > CALLS_AT_ONCE || (self.plan.calls > 0 && row.as_bytes().len() > LONG_ROW_BYTES)
+    }
+
+    /// Whether there is memory for a copy of the row.
+    #[cold]
+    pub(super) fn has_room_aside(&mut self, row: RowView<'_>) -> bool {
+        self.take_room(row.as_bytes().len()).is_ok()
     }
 
     /// Calls of the user's functions that rows go through.
@@ -376,6 +401,18 @@ impl<'q> Rows<'q> {
         Ok(())
     }
 
+    /// Whether the row is in the result.
+    #[inline]
+    pub(super) fn passes_filters(&self, clustering: &[u8], row: RowView<'_>) -> bool {
+        if self.filters.is_empty() {
+            return true;
+        }
+        let values: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering).components().collect();
+        let input =
+            RowInput { key: &[], clustering: &values, static_row: None, row: Some(row), now: self.now };
+        self.passes(&[ColumnKind::Clustering, ColumnKind::Regular], &input)
+    }
+
     #[inline]
     fn passes(&self, kinds: &[ColumnKind], input: &RowInput<'_>) -> bool {
         self.filters
@@ -427,13 +464,8 @@ impl RowConsumer for Rows<'_> {
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
         self.seen_row = true;
         self.scanned += 1;
-        if !self.filters.is_empty() {
-            let values: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering).components().collect();
-            let input =
-                RowInput { key: &[], clustering: &values, static_row: None, row: Some(row), now: self.now };
-            if !self.passes(&[ColumnKind::Clustering, ColumnKind::Regular], &input) {
-                return Flow::Continue;
-            }
+        if !self.passes_filters(clustering, row) {
+            return Flow::Continue;
         }
         self.emit(Some(clustering), Some(row))
     }

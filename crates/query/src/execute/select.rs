@@ -2,15 +2,19 @@
 
 mod reader;
 
+use std::pin::Pin;
+
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
-use storage::{Now, PartitionRange, ReadCommand};
+use reactor::in_slices;
+use storage::{Now, PartitionRange, ReadCommand, Slices};
 use wire::request::QueryParameters;
 
-use super::rows::{PageLimits, Rows};
+use super::rows::{CALLS_AT_ONCE, PageLimits, Rows};
 use super::tombstones::TombstoneLimits;
 use super::{Request, apply, consistency, routing};
 use crate::answer_room::Grant;
+use crate::counts::Counts;
 use crate::engine::{Engine, Scratch};
 use crate::paging::PagingState;
 use crate::prepare::select::SelectPlan;
@@ -21,6 +25,19 @@ use crate::terms::{Binding, Bound, Term};
 use crate::{QueryError, Response};
 
 use reader::Reader;
+
+/// As [`slices::fill`], and others run in the middle of it: a product of IN lists is long.
+#[cold]
+fn fill_in_slices<'f>(
+    plan: &'f SelectPlan,
+    binding: &'f Binding<'_>,
+    out: &'f mut Slices,
+) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'f>> {
+    Box::pin(async move {
+        let fill = || slices::fill(&plan.restrictions, &plan.table, binding, out);
+        in_slices(&Counts::new(binding.ambient), fill).await
+    })
+}
 
 /// Executes a SELECT and appends its rows. `rest` is the rest of the read after an attempt to answer without
 /// waiting.
@@ -92,11 +109,12 @@ pub async fn execute(
     if (guardrails.partition_keys_in_select.is_on() || guardrails.in_select_cartesian_product.is_on())
         && plan.restrictions.partition_key_has_in()
     {
-        let keys = keys::all(&plan.restrictions, &plan.table, binding)?;
+        let keys = || keys::all(&plan.restrictions, &plan.table, binding);
+        let keys = Box::pin(in_slices(&Counts::new(binding.ambient), keys)).await?;
         guardrails.partition_keys(plan.table.name(), keys.len(), &mut out.warnings)?;
     }
     if guardrails.in_select_cartesian_product.is_on() && plan.restrictions.names_rows_by_in(&plan.table) {
-        slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
+        fill_in_slices(plan, binding, &mut read.slices).await?;
         guardrails.in_product("clustering key", read.slices.len(), &mut out.warnings)?;
     }
     let single = if plan.restrictions.key_range || state.is_some() {
@@ -104,7 +122,9 @@ pub async fn execute(
     } else {
         // Of several wrong values the first in this order is reported, as in Cassandra.
         let single = aim_at_single_key(plan, binding, read)?;
-        if single {
+        if single && plan.restrictions.clustering_has_in() {
+            fill_in_slices(plan, binding, &mut read.slices).await?;
+        } else if single {
             slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
         }
         single
@@ -132,6 +152,8 @@ pub async fn execute(
     }
     if plan.calls_user {
         Box::pin(reader.finish(&mut rows, user_limit)).await?;
+    } else if plan.calls > CALLS_AT_ONCE {
+        Box::pin(rows.aside(|rows| rows.finish(user_limit))).await?;
     } else {
         rows.finish(user_limit)?;
     }

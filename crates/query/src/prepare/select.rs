@@ -57,6 +57,8 @@ pub struct SelectPlan {
     pub point: bool,
     /// Whether a user-defined function runs for each row: rows are then read in short pieces.
     pub calls_user: bool,
+    /// The number of calls of functions and operators for each row.
+    pub calls: usize,
     /// The table whose fragments are read, if the statement is about those (`MUTATION_FRAGMENTS`, ScyllaDB).
     pub fragments_of: Option<Rc<Table>>,
     /// The result's columns in wire form.
@@ -130,7 +132,7 @@ pub fn prepare(
         && !matches!(select.source, SelectSource::MutationFragments(_))
         && !select.distinct
         && selection.aggregates().iter().all(Aggregate::is_mergeable);
-    let calls_user = selection.calls_user();
+    let (calls_user, calls) = (selection.calls_user(), selection.calls());
     let point = matches!(selection.kind, SelectionKind::Columns(_))
         && !calls_user
         && !select.distinct
@@ -163,6 +165,7 @@ pub fn prepare(
         per_partition_limit,
         timeout,
         calls_user,
+        calls,
         fragments_of: None,
         metadata: ResultMetadata::new(table.keyspace(), table.name(), columns),
     })

@@ -122,6 +122,17 @@ impl Selection {
         }
     }
 
+    /// Calls of functions and operators for each row.
+    pub fn calls(&self) -> usize {
+        match &self.kind {
+            SelectionKind::Columns(_) => 0,
+            SelectionKind::Expressions(selectors) => selectors.iter().map(|one| one.calls(&[])).sum(),
+            SelectionKind::Groups(groups) => {
+                groups.selectors.iter().map(|one| one.calls(&groups.aggregates)).sum()
+            }
+        }
+    }
+
     /// Whether all rows make one.
     pub fn is_one_group(&self) -> bool {
         matches!(&self.kind, SelectionKind::Groups(groups) if groups.by.is_none())

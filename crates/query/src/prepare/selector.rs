@@ -155,6 +155,19 @@ impl Selector {
         }
     }
 
+    /// Calls of functions and operators for each row, at most as many as there are.
+    pub fn calls(&self, aggregates: &[Aggregate]) -> usize {
+        let of_aggregate = |aggregate: &Aggregate| {
+            1 + aggregate.arguments().iter().map(|argument| argument.calls(aggregates)).sum::<usize>()
+        };
+        let own = match self {
+            Self::Call(..) => 1,
+            Self::Aggregate(at) => aggregates.get(*at).map_or(0, of_aggregate),
+            _ => 0,
+        };
+        own + self.parts().iter().map(|part| part.calls(aggregates)).sum::<usize>()
+    }
+
     /// Expressions this one is made of.
     fn parts(&self) -> Vec<&Selector> {
         match self {

@@ -88,6 +88,7 @@ pub fn all(
         rows = rows
             .iter()
             .flat_map(|row| {
+                reactor::give_way();
                 values.iter().map(move |value| {
                     let mut row = row.clone();
                     row.extend(value.iter().cloned());
@@ -98,6 +99,7 @@ pub fn all(
     }
     let mut keys = Vec::with_capacity(rows.len());
     for row in rows {
+        reactor::give_way();
         let mut key = Vec::new();
         for value in &row {
             partition_key::append_component(&mut key, columns.len(), value)

@@ -87,6 +87,12 @@ impl Restrictions {
         self.partition_key.iter().any(|clause| matches!(clause.test, Test::In(_)))
     }
 
+    /// Whether the product of IN lists may be many keys or rows, which take long to be put together.
+    #[inline]
+    pub fn may_name_many(&self) -> bool {
+        self.partition_key_uses_in() || self.clustering_has_in()
+    }
+
     /// Whether IN names several partitions.
     pub fn partition_key_has_in(&self) -> bool {
         !self.key_range && self.partition_key_uses_in()

@@ -50,6 +50,7 @@ pub fn fill(
                 let mut longer = Vec::with_capacity(prefixes.len() * rows.len());
                 for prefix in &prefixes {
                     for row in &rows {
+                        reactor::give_way();
                         let mut prefix = prefix.clone();
                         append_row(&mut prefix, row);
                         longer.push(prefix);
@@ -248,9 +249,13 @@ fn intersect(a: &[Slice], b: &[Slice], orders: &[ClusteringOrder]) -> Vec<Slice>
 /// Sorted, disjoint, none empty.
 fn normalise(mut slices: Vec<Slice>, orders: &[ClusteringOrder]) -> Vec<Slice> {
     slices.retain(|slice| !slice.is_empty(orders));
-    slices.sort_by(|a, b| a.start.as_ref().compare(b.start.as_ref(), orders));
+    slices.sort_by(|a, b| {
+        reactor::give_way();
+        a.start.as_ref().compare(b.start.as_ref(), orders)
+    });
     let mut merged: Vec<Slice> = Vec::with_capacity(slices.len());
     for slice in slices {
+        reactor::give_way();
         match merged.last_mut() {
             Some(last) if slice.start.as_ref().compare(last.end.as_ref(), orders).is_le() => {
                 if slice.end.as_ref().compare(last.end.as_ref(), orders).is_gt() {

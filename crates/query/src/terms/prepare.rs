@@ -9,7 +9,7 @@ use model::{CqlType, Schema, Table};
 use super::literal::{self, Assignment};
 use super::typing::{Answers, Typing};
 use super::{
-    Binding, Call, Collection, Composite, Markers, Receiver, Term, append_vector_component,
+    Binding, Bound, Call, Collection, Composite, Markers, Receiver, Term, append_vector_component,
     assemble_collection, text,
 };
 use crate::QueryError;
@@ -398,7 +398,10 @@ impl Context<'_> {
             return Ok(term);
         }
         let bound = term.bind(&Binding { values: &[], markers: &[], ambient: self.ambient, calls: None })?;
-        Ok(Term::Constant(bound.as_bytes().map(Into::into)))
+        Ok(match bound {
+            Bound::Value(value) => Term::value(value.into_owned()),
+            Bound::Null | Bound::Unset => Term::NULL,
+        })
     }
 
     /// The type of a term in any context; `None` for markers and null.

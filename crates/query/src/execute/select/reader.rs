@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
-use reactor::Deadline;
+use reactor::{Deadline, in_slices};
 use replication::{Consistency, ReadLimits};
 use storage::{Now, PartitionRange, ReadCommand, RowConsumer};
 
 use super::super::fetch::{Fetch, Rest};
 use super::super::fragments::Readable;
-use super::super::rows::{PageLimits, Rows};
+use super::super::rows::{CALLS_AT_ONCE, PageLimits, Rows};
 use super::super::tombstones;
 use super::super::{Request, consistency, parallel};
 use super::USER_ROWS;
 use crate::QueryError;
+use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::paging::{self, PagingState};
 use crate::prepare::select::SelectPlan;
@@ -53,7 +54,11 @@ impl Reader<'_> {
     /// Reads one row that nothing has to be waited for.
     #[inline]
     pub(super) fn read_now(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<Now, QueryError> {
-        if self.plan.calls_user || self.plan.fragments_of.is_some() || command.slices.is_empty() {
+        if self.plan.calls_user
+            || self.plan.calls > CALLS_AT_ONCE
+            || self.plan.fragments_of.is_some()
+            || command.slices.is_empty()
+        {
             return Ok(Now::NotBegun);
         }
         if let PartitionRange::Key(key) = &command.range {
@@ -169,7 +174,7 @@ impl Reader<'_> {
         let resume = state.map(|state| Resume::new(plan, &state)).transpose()?;
         state.iter().try_for_each(|state| rows.take_over(state))?;
         if plan.restrictions.key_range {
-            slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
+            super::fill_in_slices(plan, binding, &mut command.slices).await?;
             let Some(range) = keys::range(&plan.restrictions, binding)? else { return Ok(()) };
             let mut rest = Some(range);
             if let Some(resume) = resume {
@@ -187,8 +192,12 @@ impl Reader<'_> {
             }
             return Ok(());
         }
-        let keys = keys::all(&plan.restrictions, table, binding)?;
-        slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
+        let alternatives = || {
+            let keys = keys::all(&plan.restrictions, table, binding)?;
+            slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
+            Ok::<_, QueryError>(keys)
+        };
+        let keys = in_slices(&Counts::new(binding.ambient), alternatives).await?;
         if !command.slices.is_empty() {
             keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
         }
@@ -219,6 +228,7 @@ impl Reader<'_> {
             }
             command.range = PartitionRange::Key(key);
             self.read(command, rows).await?;
+            reactor::maybe_yield().await;
         }
         Ok(())
     }
