@@ -19,12 +19,15 @@ use std::task::{Context, Poll};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::shard;
+use crate::sched::GIVE_WAY_NS;
+use crate::shard::{self, Shard};
 use crate::start::STACK_BYTES;
 use crate::sync::semaphore::Semaphore;
 
 /// Works of a shard that have begun and not ended.
 const STACKS_MAX: usize = 16;
+/// Time that a work may have before it gives way, even if its group's slice ends: short works end at once.
+const TURN_MIN_NS: u64 = GIVE_WAY_NS;
 /// Stacks that are kept for the next works. What the last work touched of one stays in memory.
 const STACKS_KEPT_MAX: usize = 2;
 
@@ -58,11 +61,27 @@ pub(crate) struct Stacks {
     places: Semaphore,
     /// `None` on the thread's own stack.
     current: Cell<Option<Current>>,
+    /// When the running work was first seen in its turn; 0 before.
+    seen_ns: Cell<u64>,
 }
 
 impl Stacks {
     pub(crate) fn new() -> Self {
-        Self { free: RefCell::default(), places: Semaphore::new(STACKS_MAX), current: Cell::new(None) }
+        Self {
+            free: RefCell::default(),
+            places: Semaphore::new(STACKS_MAX),
+            current: Cell::new(None),
+            seen_ns: Cell::new(0),
+        }
+    }
+
+    /// Whether the running work has had the core for a while.
+    fn has_had_its_turn(&self, shard: &Shard) -> bool {
+        let now_ns = shard.now().0;
+        if self.seen_ns.get() == 0 {
+            self.seen_ns.set(now_ns);
+        }
+        shard.is_simulated() || now_ns - self.seen_ns.get() >= TURN_MIN_NS
     }
 
     fn take(&self) -> DefaultStack {
@@ -108,7 +127,8 @@ pub async fn in_slices<T>(away: &dyn Away, work: impl FnOnce() -> T) -> T {
 pub fn give_way() {
     let leave = shard::try_with(|shard| {
         let current = shard.stacks.current.get()?;
-        shard.need_preempt().then(|| (current, Rc::clone(&shard.stacks)))
+        let leaves = shard.need_preempt() && shard.stacks.has_had_its_turn(shard);
+        leaves.then(|| (current, Rc::clone(&shard.stacks)))
     });
     let Some((current, stacks)) = leave.flatten() else { return };
     // SAFETY: it is borrowed by the future that this call is below, which ends or unwinds this stack first.
@@ -154,6 +174,7 @@ impl<T> Future for Slices<'_, T> {
         let work = this.work.as_mut().expect("polled after its end");
         let resumed = {
             let _left = Left { stacks: &this.stacks, before: this.stacks.current.take() };
+            this.stacks.seen_ns.set(0);
             work.resume(())
         };
         match resumed {

@@ -13,6 +13,7 @@ use storage::Slices;
 use super::Restrictions;
 use super::clause::{ALTERNATIVES_MAX, Asked, Clause, Row, RowTerm, Test, bind_value, null_value, too_many};
 use crate::QueryError;
+use crate::counts::ShortSteps;
 use crate::terms::{Binding, Bound};
 
 /// Puts the slices in `out`, in ascending order; buffers in `out` are reused if they fit.
@@ -249,13 +250,14 @@ fn intersect(a: &[Slice], b: &[Slice], orders: &[ClusteringOrder]) -> Vec<Slice>
 /// Sorted, disjoint, none empty.
 fn normalise(mut slices: Vec<Slice>, orders: &[ClusteringOrder]) -> Vec<Slice> {
     slices.retain(|slice| !slice.is_empty(orders));
+    let steps = ShortSteps::default();
     slices.sort_by(|a, b| {
-        reactor::give_way();
+        steps.step();
         a.start.as_ref().compare(b.start.as_ref(), orders)
     });
     let mut merged: Vec<Slice> = Vec::with_capacity(slices.len());
     for slice in slices {
-        reactor::give_way();
+        steps.step();
         match merged.last_mut() {
             Some(last) if slice.start.as_ref().compare(last.end.as_ref(), orders).is_le() => {
                 if slice.end.as_ref().compare(last.end.as_ref(), orders).is_gt() {

@@ -18,7 +18,6 @@ pub mod time;
 mod typing;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 
 use model::CqlType;
 use model::collection::{CollectionBuilder, append_element, append_vector_element};
@@ -28,6 +27,7 @@ use wire::values::ValueRef;
 
 use crate::QueryError;
 use crate::ambient::Ambient;
+use crate::counts::ShortSteps;
 use crate::functions::Function;
 use crate::functions::user::calls::Calls;
 
@@ -279,13 +279,9 @@ impl Collection {
 /// The serialised collection of these parts: sets and maps sorted, of equal elements one, of equal keys the
 /// last.
 pub fn assemble_collection<B: AsRef<[u8]>>(ty: &CqlType, parts: Vec<B>) -> Vec<u8> {
-    const COMPARED_AT_ONCE: u32 = 32;
-    let compared = Cell::new(0_u32);
+    let steps = ShortSteps::default();
     let compare = |ty: &CqlType, a: &[u8], b: &[u8]| {
-        compared.set(compared.get().wrapping_add(1));
-        if compared.get().is_multiple_of(COMPARED_AT_ONCE) {
-            reactor::give_way();
-        }
+        steps.step();
         compare(ty, a, b)
     };
     let mut out = Vec::new();

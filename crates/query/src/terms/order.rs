@@ -7,11 +7,10 @@
 //! determined when a statement is prepared (`Prepared::ordered_markers`), and statements without such markers
 //! do nothing here.
 //!
-//! Large values are sorted in steps between which other tasks run. The time is n log n of their length.
+//! Large values are sorted in slices between which other tasks run. The time is n log n of their length.
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::pin::Pin;
 
 use model::CqlType;
 use model::collection::{
@@ -19,11 +18,12 @@ use model::collection::{
 };
 use model::compare::compare;
 use model::validate::validate;
+use reactor::in_slices;
+
+use crate::counts::ShortSteps;
 
 /// Values up to this length are put in order in one go: less than half a millisecond of work.
-const STEP_BYTES: usize = 16 << 10;
-/// Most elements that are sorted or merged between two checks whether another task should run.
-const STEP_ELEMENTS: usize = 256;
+const AT_ONCE_BYTES: usize = 16 << 10;
 
 /// Whether a value bound to a marker of this type may have to be sorted.
 pub fn is_ordered(ty: &CqlType) -> bool {
@@ -43,13 +43,10 @@ fn holds_order(ty: &CqlType) -> bool {
 /// The value with the elements of its sets and maps sorted; `None` if they are already, or if the bytes are
 /// not a value of the type, which binding will report.
 pub async fn in_order(ty: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
-    if value.len() <= STEP_BYTES {
+    if value.len() <= AT_ONCE_BYTES {
         return in_order_at_once(ty, value);
     }
-    validate(ty, value).ok()?;
-    let mut out = Vec::with_capacity(value.len());
-    append_in_steps(ty, value, &mut out).await.ok()?;
-    (out != value).then_some(out)
+    in_slices(&(), || in_order_at_once(ty, value)).await
 }
 
 fn in_order_at_once(ty: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
@@ -65,9 +62,11 @@ fn in_order_at_once(ty: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
 /// Whether the value is in order already.
 fn check(ty: &CqlType, value: &[u8]) -> Result<bool, CollectionError> {
     let mut previous: Option<&[u8]> = None;
+    let steps = ShortSteps::default();
     let parts = PartTypes::of(ty);
     for (at, part) in Parts::of(ty, value)?.enumerate() {
         let part = part?;
+        steps.step();
         let part_type = parts.at(at);
         if holds_order(part_type) && !check(part_type, part)? {
             return Ok(false);
@@ -85,8 +84,10 @@ fn check(ty: &CqlType, value: &[u8]) -> Result<bool, CollectionError> {
 /// Appends the value in order.
 fn append(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) -> Result<(), CollectionError> {
     let mut collected = Collected::new(ty, value, out);
+    let steps = ShortSteps::default();
     for part in Parts::of(ty, value)? {
         let part = part?;
+        steps.step();
         let part_type = collected.begin_part();
         if holds_order(part_type) {
             append(part_type, part, collected.part())?;
@@ -97,93 +98,20 @@ fn append(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) -> Result<(), Collectio
     }
     if collected.types.has_keys {
         let Collected { entries, bytes, .. } = &mut collected;
-        entries.sort_by(|a, b| a.compare(b, ty, bytes));
+        entries.sort_by(|a, b| {
+            steps.step();
+            a.compare(b, ty, bytes)
+        });
     }
     let start = collected.begin(out);
     let (mut at, mut entries) = (0, 0_usize);
     while at < collected.entries.len() {
+        steps.step();
         at = collected.keep_one(at, out);
         entries += 1;
     }
     collected.end(out, start, entries);
     Ok(())
-}
-
-/// As [`append`], giving way.
-fn append_in_steps<'v>(
-    ty: &'v CqlType,
-    value: &'v [u8],
-    out: &'v mut Vec<u8>,
-) -> Pin<Box<dyn Future<Output = Result<(), CollectionError>> + 'v>> {
-    Box::pin(async move {
-        let mut collected = Collected::new(ty, value, out);
-        for part in Parts::of(ty, value)? {
-            let part = part?;
-            let part_type = collected.begin_part();
-            match holds_order(part_type) {
-                true if part.len() > STEP_BYTES => {
-                    append_in_steps(part_type, part, collected.part()).await?;
-                }
-                true => append(part_type, part, collected.part())?,
-                false => collected.part().extend_from_slice(part),
-            }
-            collected.end_part();
-            reactor::maybe_yield().await;
-        }
-        if collected.types.has_keys {
-            let step = STEP_BYTES * collected.entries.len() / collected.bytes.len().max(1);
-            let Collected { entries, bytes, .. } = &mut collected;
-            sort_in_steps(entries, step.clamp(1, STEP_ELEMENTS), |a, b| a.compare(b, ty, bytes)).await;
-        }
-        reactor::maybe_yield().await;
-        let start = collected.begin(out);
-        let (mut at, mut entries) = (0, 0_usize);
-        while at < collected.entries.len() {
-            at = collected.keep_one(at, out);
-            entries += 1;
-            if entries.is_multiple_of(STEP_ELEMENTS) {
-                reactor::maybe_yield().await;
-            }
-        }
-        collected.end(out, start, entries);
-        Ok(())
-    })
-}
-
-/// Sorts stably, and lets other tasks run after about `step` comparisons, or after so many elements sorted at
-/// once.
-async fn sort_in_steps<T: Copy>(items: &mut Vec<T>, step: usize, order: impl Fn(&T, &T) -> Ordering) {
-    for run in items.chunks_mut(step) {
-        run.sort_by(&order);
-        reactor::maybe_yield().await;
-    }
-    let mut width = step;
-    let mut merged = Vec::with_capacity(items.len());
-    while width < items.len() {
-        merged.clear();
-        let mut since = 0;
-        for pair in items.chunks(width * 2) {
-            let (mut left, mut right) = pair.split_at(width.min(pair.len()));
-            while let (Some(first), Some(second)) = (left.first(), right.first()) {
-                if order(first, second).is_le() {
-                    merged.push(*first);
-                    left = &left[1..];
-                } else {
-                    merged.push(*second);
-                    right = &right[1..];
-                }
-                since += 1;
-                if since >= step {
-                    since = 0;
-                    reactor::maybe_yield().await;
-                }
-            }
-            merged.extend_from_slice(left);
-            merged.extend_from_slice(right);
-        }
-        std::mem::swap(items, &mut merged);
-        width *= 2;
-    }
 }
 
 /// The parts of a value under construction: its elements; of a map keys and values in turn.

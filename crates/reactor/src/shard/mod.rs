@@ -265,8 +265,13 @@ impl Shard {
         true
     }
 
+    /// Whether its time passes only as the simulation says.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.poll_cost_ns.is_some()
+    }
+
     pub(crate) fn need_preempt(&self) -> bool {
-        if self.poll_cost_ns.is_some() {
+        if self.is_simulated() {
             // Simulated: one question in eight is answered with yes, so that every loop is cut somewhere.
             return self.driver.borrow_mut().choose(8) == Some(0);
         }
