@@ -21,11 +21,13 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::sched::GIVE_WAY_NS;
 use crate::shard::{self, Shard};
-use crate::start::STACK_BYTES;
 use crate::sync::semaphore::Semaphore;
 
 /// Works of a shard that have begun and not ended.
 const STACKS_MAX: usize = 16;
+/// Address space of a stack, of which only touched pages take memory: a thousand nested operators take 10 MB in a build
+/// without optimization.
+const STACK_BYTES: usize = 32 << 20;
 /// Time that a work may have before it gives way, even if its group's slice ends: short works end at once.
 const TURN_MIN_NS: u64 = GIVE_WAY_NS;
 /// Stacks that are kept for the next works. What the last work touched of one stays in memory.
@@ -87,7 +89,6 @@ impl Stacks {
     fn take(&self) -> DefaultStack {
         let kept = self.free.borrow_mut().pop();
         kept.unwrap_or_else(|| {
-            // As large as a shard's own: the limits of nesting are made for that. Only touched pages take memory.
             let stack = DefaultStack::new(STACK_BYTES).expect("address space for a stack");
             let (limit, base) = (stack.limit().get(), stack.base().get());
             // SAFETY: the range is this stack's mapping. With huge pages the first touch would take 2 MiB.

@@ -27,7 +27,7 @@ use crate::waker::Remote;
 
 /// Stack of a shard's thread: a statement nested as deep as the parser allows takes about two MiB without
 /// optimisation.
-pub(crate) const STACK_BYTES: usize = 8 << 20;
+const STACK_BYTES: usize = 8 << 20;
 
 /// The driver of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

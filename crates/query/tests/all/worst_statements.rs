@@ -308,3 +308,23 @@ fn the_longest_turns_of_the_worst_statements() {
         }
     });
 }
+
+/// Each of these takes 20 ms or more in one go, and has no place where it would wait.
+#[test]
+fn statements_that_take_long_give_way_in_their_middle() {
+    const LONG: [&str; 5] = [
+        "set literal of 20000 decimals",
+        "calls inside calls",
+        "a chain of 900 in a term",
+        "calls of 20000",
+        "batch of 20000",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    node_with(folder.path(), 1, patient, |engine| async move {
+        prepare_tables(&engine).await;
+        for (name, text) in statements().into_iter().filter(|(name, _)| LONG.contains(&&**name)) {
+            let (_, _, turns) = longest_turn(body(&engine, &text)).await;
+            assert!(turns >= 10, "{name}: {turns} turns");
+        }
+    });
+}
