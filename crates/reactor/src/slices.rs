@@ -61,29 +61,18 @@ struct Current {
 pub(crate) struct Stacks {
     free: RefCell<Vec<DefaultStack>>,
     places: Semaphore,
-    /// `None` on the thread's own stack.
-    current: Cell<Option<Current>>,
+}
+
+thread_local! {
+    /// The work that is running; `None` on the thread's own stack.
+    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
     /// When the running work was first seen in its turn; 0 before.
-    seen_ns: Cell<u64>,
+    static SEEN_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Stacks {
     pub(crate) fn new() -> Self {
-        Self {
-            free: RefCell::default(),
-            places: Semaphore::new(STACKS_MAX),
-            current: Cell::new(None),
-            seen_ns: Cell::new(0),
-        }
-    }
-
-    /// Whether the running work has had the core for a while.
-    fn has_had_its_turn(&self, shard: &Shard) -> bool {
-        let now_ns = shard.now().0;
-        if self.seen_ns.get() == 0 {
-            self.seen_ns.set(now_ns);
-        }
-        shard.is_simulated() || now_ns - self.seen_ns.get() >= TURN_MIN_NS
+        Self { free: RefCell::default(), places: Semaphore::new(STACKS_MAX) }
     }
 
     fn take(&self) -> DefaultStack {
@@ -125,20 +114,35 @@ pub async fn in_slices<T>(away: &dyn Away, work: impl FnOnce() -> T) -> T {
 /// Lets others run if the task should, when called below [`in_slices`]; otherwise does nothing.
 ///
 /// It reads the clock: call it about once per microsecond of work.
+#[inline]
 pub fn give_way() {
-    let leave = shard::try_with(|shard| {
-        let current = shard.stacks.current.get()?;
-        let leaves = shard.need_preempt() && shard.stacks.has_had_its_turn(shard);
-        leaves.then(|| (current, Rc::clone(&shard.stacks)))
-    });
-    let Some((current, stacks)) = leave.flatten() else { return };
+    if let Some(current) = CURRENT.get() {
+        leave_if_time(current);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn leave_if_time(current: Current) {
+    if !shard::with(|shard| shard.need_preempt() && has_had_its_turn(shard)) {
+        return;
+    }
     // SAFETY: it is borrowed by the future that this call is below, which ends or unwinds this stack first.
     let away = unsafe { current.away.as_ref() };
     away.leave();
     // SAFETY: the yielder is that of the running stack, which this call is on: it stands until the work ends.
     unsafe { current.yielder.as_ref() }.suspend(());
-    stacks.current.set(Some(current));
+    CURRENT.set(Some(current));
     away.come_back();
+}
+
+/// Whether the running work has had the core for a while.
+fn has_had_its_turn(shard: &Shard) -> bool {
+    let now_ns = shard.now().0;
+    if SEEN_NS.get() == 0 {
+        SEEN_NS.set(now_ns);
+    }
+    shard.is_simulated() || now_ns - SEEN_NS.get() >= TURN_MIN_NS
 }
 
 /// A work and its stack.
@@ -152,12 +156,11 @@ struct Slices<'work, T> {
 
 impl<'work, T> Slices<'work, T> {
     fn begin(stacks: Rc<Stacks>, away: &'work dyn Away, work: impl FnOnce() -> T + 'work) -> Self {
-        let here = Rc::clone(&stacks);
         let away = NonNull::from(away);
         // SAFETY: this only forgets `'work`: see `give_way`.
         let away = unsafe { std::mem::transmute::<NonNull<dyn Away + 'work>, NonNull<dyn Away>>(away) };
         let first = move |yielder: &Yielder<(), ()>, ()| {
-            here.current.set(Some(Current { yielder: NonNull::from(yielder), away }));
+            CURRENT.set(Some(Current { yielder: NonNull::from(yielder), away }));
             work()
         };
         // SAFETY: `first` borrows for `'work`, which outlives this value; dropping it ends or unwinds the
@@ -174,8 +177,8 @@ impl<T> Future for Slices<'_, T> {
         let this = &mut *self;
         let work = this.work.as_mut().expect("polled after its end");
         let resumed = {
-            let _left = Left { stacks: &this.stacks, before: this.stacks.current.take() };
-            this.stacks.seen_ns.set(0);
+            let _left = Left { before: CURRENT.take() };
+            SEEN_NS.set(0);
             work.resume(())
         };
         match resumed {
@@ -192,13 +195,12 @@ impl<T> Future for Slices<'_, T> {
 }
 
 /// Marks, when it is dropped, that the thread is back on the stack it was on before.
-struct Left<'s> {
-    stacks: &'s Stacks,
+struct Left {
     before: Option<Current>,
 }
 
-impl Drop for Left<'_> {
+impl Drop for Left {
     fn drop(&mut self) {
-        self.stacks.current.set(self.before);
+        CURRENT.set(self.before);
     }
 }
