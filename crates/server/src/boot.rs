@@ -151,6 +151,10 @@ fn start_advice(error: &reactor::StartError) -> String {
     }
 }
 
+/// With less memory, reports of stalls name no inlined functions: that would take more than all else may beside
+/// `--memory`.
+const INLINED_BYTES_MIN: u64 = 512 << 20;
+
 /// How memory that the allocator keeps goes back to the system. A shard has it as a local value if its memory
 /// is to be returned.
 #[derive(Debug, Clone, Copy)]
@@ -205,6 +209,7 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
         stalls: (!config.blocked_reactor_notify.is_zero()).then(|| StallDetector {
             threshold: config.blocked_reactor_notify,
             reports_per_minute: config.blocked_reactor_reports_per_minute,
+            inlined: memory::node_bytes(config.memory_bytes) >= INLINED_BYTES_MIN,
             ..StallDetector::default()
         }),
         ..reactor::Config::default()
