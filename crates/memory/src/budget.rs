@@ -38,6 +38,8 @@ pub enum Kind {
     Clean,
     /// Memory that stays as long as the file it describes is kept open.
     Fixed,
+    /// Memory of work that has begun, until it ends.
+    Work,
 }
 
 /// A shared count of bytes against limits.
@@ -50,6 +52,7 @@ struct Inner {
     dirty: Cell<usize>,
     clean: Cell<usize>,
     fixed: Cell<usize>,
+    work: Cell<usize>,
     reserve: Cell<usize>,
     arena: Rc<Arena>,
     reclaimer: RefCell<Option<Weak<dyn Reclaim>>>,
@@ -64,6 +67,7 @@ impl std::fmt::Debug for Budget {
             .field("dirty", &self.0.dirty)
             .field("clean", &self.0.clean)
             .field("fixed", &self.0.fixed)
+            .field("work", &self.0.work)
             .finish_non_exhaustive()
     }
 }
@@ -83,6 +87,7 @@ impl Budget {
             dirty: Cell::new(0),
             clean: Cell::new(0),
             fixed: Cell::new(0),
+            work: Cell::new(0),
             reserve: Cell::new(0),
             arena: Arena::new(range.saturating_add(range / RANGE_BEYOND)),
             reclaimer: RefCell::new(None),
@@ -118,12 +123,17 @@ impl Budget {
 
     /// Bytes that everybody together has taken.
     pub fn total_used(&self) -> usize {
-        self.0.dirty.get() + self.0.clean.get() + self.0.fixed.get()
+        self.0.dirty.get() + self.0.clean.get() + self.0.fixed.get() + self.0.work.get()
     }
 
     /// Bytes that stay as long as their files are open.
     pub fn fixed(&self) -> usize {
         self.0.fixed.get()
+    }
+
+    /// Bytes of work that has begun.
+    pub fn work(&self) -> usize {
+        self.0.work.get()
     }
 
     /// Counts bytes as taken until the returned value is dropped.
@@ -150,10 +160,14 @@ impl Budget {
         self.0.total_limit.saturating_sub(self.total_used() + self.0.reserve.get())
     }
 
-    /// Counts bytes as taken; reclaims clean memory for kinds that are not clean, if necessary.
+    /// Counts bytes as taken; reclaims clean memory for kinds that are not clean, if necessary. That includes
+    /// what an earlier charge could not reclaim because the reclaimer was at work.
     pub fn charge(&self, kind: Kind, bytes: usize) {
-        if kind != Kind::Clean && self.room() < bytes && self.clean() > 0 {
-            self.reclaim(bytes - self.room());
+        if kind != Kind::Clean && self.clean() > 0 {
+            let wanted = self.total_used() + self.0.reserve.get() + bytes;
+            if wanted > self.0.total_limit {
+                self.reclaim(wanted - self.0.total_limit);
+            }
         }
         let count = self.count(kind);
         count.set(count.get() + bytes);
@@ -179,6 +193,7 @@ impl Budget {
             Kind::Dirty => &self.0.dirty,
             Kind::Clean => &self.0.clean,
             Kind::Fixed => &self.0.fixed,
+            Kind::Work => &self.0.work,
         }
     }
 

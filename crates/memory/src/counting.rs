@@ -39,37 +39,6 @@ pub fn large_allocations() -> u64 {
     LARGE.get()
 }
 
-/// `mi_option_purge_delay` of mimalloc.h: how long empty pages are kept, in ms.
-const MI_OPTION_PURGE_DELAY: i32 = 15;
-/// One second, the default, keeps all that a second of large requests leaves behind: hundreds of MiB,
-/// measured.
-const PURGE_DELAY_MS: i64 = 20;
-
-unsafe extern "C" {
-    /// As mimalloc.h describes it.
-    fn mi_collect(force: bool);
-    /// As mimalloc.h describes it.
-    fn mi_option_set(option: i32, value: i64);
-}
-
-/// Has mimalloc keep pages that hold nothing for a short time only. Call it once, when the program begins; as
-/// of [`give_back_pages`].
-pub fn keep_pages_briefly<A>(_: &Counting<A>) {
-    // SAFETY: it may be called by any thread at any time; the option is one that there is.
-    unsafe { mi_option_set(MI_OPTION_PURGE_DELAY, PURGE_DELAY_MS) };
-}
-
-/// Makes mimalloc return the empty pages of the calling thread to the kernel. By itself mimalloc does so only
-/// during further allocations, so that a thread that is idle after a load would keep its peak. Takes about a
-/// millisecond.
-///
-/// Only for a program whose allocator is mimalloc; a generic function, so that other programs need not link
-/// it.
-pub fn give_back_pages<A>(_: &Counting<A>) {
-    // SAFETY: it may be called by any thread at any time, and frees nothing that is in use.
-    unsafe { mi_collect(true) };
-}
-
 /// An allocator that counts and leaves the work to `A`.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counting<A>(pub A);
@@ -116,13 +85,20 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         hold(-signed(layout.size()));
         // SAFETY: the caller's promises are passed on.
         unsafe { self.0.dealloc(pointer, layout) }
+        if layout.size() >= LARGE_BYTES {
+            crate::pages::note_freed(layout.size());
+        }
     }
 
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size, layout.size());
         // SAFETY: the caller's promises are passed on.
-        unsafe { self.0.realloc(pointer, layout, size) }
+        let moved = unsafe { self.0.realloc(pointer, layout, size) };
+        if layout.size() >= LARGE_BYTES && moved != pointer {
+            crate::pages::note_freed(layout.size());
+        }
+        moved
     }
 }
 

@@ -6,9 +6,14 @@
 //! fails alone, and leaves the others and the node unaffected. `execute::rows` and `execute::point` reserve;
 //! the listeners count answers that clients have not read yet. Small answers may exceed the limit by an
 //! eighth, so that clients that read slowly cannot take everybody's room.
+//!
+//! In a small shard the room is larger than the part of the memory that is set aside for it. Answers beyond
+//! that part take memory from the caches, as long as they are there ([`AnswerRoom::share`]).
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+
+use memory::Charge;
 
 use crate::QueryError;
 use crate::execute::rows::{PAGE_BYTES_MAX, UNPAGED_BYTES_MAX};
@@ -19,9 +24,14 @@ pub const SMALL_BYTES: usize = 16 << 10;
 /// Part of the limit that small answers may go beyond it.
 const BEYOND_PART: usize = 8;
 
+/// The part of a shard's memory that is set aside for answers: a quarter.
+pub fn own_bytes_for(shard_bytes: u64) -> usize {
+    usize::try_from(shard_bytes / 4).unwrap_or(usize::MAX)
+}
+
 /// A shard's room: a quarter of its memory, and at least a value of the largest frame.
 pub fn bytes_max_for(shard_bytes: u64) -> usize {
-    usize::try_from(shard_bytes / 4).unwrap_or(usize::MAX).max(32 << 20)
+    own_bytes_for(shard_bytes).max(32 << 20)
 }
 
 /// Bytes of answers, and their limit.
@@ -29,12 +39,30 @@ pub fn bytes_max_for(shard_bytes: u64) -> usize {
 pub struct AnswerRoom {
     bytes_max: usize,
     bytes: Cell<usize>,
+    shared: OnceCell<Shared>,
+}
+
+/// The memory of others that answers take beyond their own.
+#[derive(Debug)]
+struct Shared {
+    own_bytes: usize,
+    charge: RefCell<Charge>,
 }
 
 impl AnswerRoom {
     /// Room for `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, bytes: Cell::new(0) }
+        Self { bytes_max, bytes: Cell::new(0), shared: OnceCell::new() }
+    }
+
+    /// Has answers beyond `own_bytes` counted in `charge`.
+    ///
+    /// # Panics
+    /// If called twice.
+    pub fn share(&self, own_bytes: usize, charge: Charge) {
+        let shared = Shared { own_bytes, charge: RefCell::new(charge) };
+        assert!(self.shared.set(shared).is_ok(), "the memory of others is shared once");
+        self.charge_others(0, self.bytes.get());
     }
 
     /// Bytes that one answer may have.
@@ -65,7 +93,18 @@ impl AnswerRoom {
     /// Changes the count of a user from `before` bytes to `after`, without refusing.
     #[inline]
     pub fn count(&self, before: usize, after: usize) {
-        self.bytes.set(self.bytes.get() - before + after);
+        let were = self.bytes.get();
+        self.bytes.set(were - before + after);
+        self.charge_others(were, self.bytes.get());
+    }
+
+    #[inline]
+    fn charge_others(&self, before: usize, after: usize) {
+        if let Some(shared) = self.shared.get()
+            && before.max(after) > shared.own_bytes
+        {
+            shared.charge.borrow_mut().set(after.saturating_sub(shared.own_bytes));
+        }
     }
 }
 
@@ -139,6 +178,8 @@ pub fn too_large(bytes_max: usize) -> QueryError {
 
 #[cfg(test)]
 mod tests {
+    use memory::{Budget, Kind};
+
     use super::*;
 
     #[test]
@@ -173,6 +214,22 @@ mod tests {
             assert_eq!(room.taken(), others);
             room.count(others, 0);
         }
+    }
+
+    #[test]
+    fn answers_beyond_their_own_memory_take_that_of_others_and_give_it_back() {
+        let budget = Budget::shared(64 << 20, 32 << 20);
+        let room = AnswerRoom::new(32 << 20);
+        room.count(0, 20 << 20);
+        room.share(16 << 20, budget.hold(Kind::Work, 0));
+        assert_eq!(budget.work(), 4 << 20);
+        room.count(20 << 20, 30 << 20);
+        assert_eq!(budget.work(), 14 << 20);
+        room.count(30 << 20, 16 << 20);
+        assert_eq!(budget.work(), 0);
+        room.count(16 << 20, 10 << 20);
+        room.count(0, 7 << 20);
+        assert_eq!(budget.work(), 1 << 20);
     }
 
     #[test]

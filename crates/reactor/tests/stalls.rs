@@ -41,7 +41,7 @@ fn watched(driver: DriverChoice, planted: &'static str, reports_per_minute: u32)
     lock(&STALLS).clear();
     FOUND.store(false, Ordering::SeqCst);
     let threshold = Duration::from_millis(2);
-    let stalls = Some(StallDetector { threshold, reports_per_minute, report: keep });
+    let stalls = Some(StallDetector { threshold, reports_per_minute, report: keep, inlined: true });
     Config { driver, stalls, ..Config::default() }
 }
 
@@ -74,8 +74,12 @@ fn planted_wait(mut reader: PipeReader) {
 #[test]
 fn a_task_that_holds_the_core_is_found_and_named() {
     let _turn = lock(&TURN);
-    for driver in [DriverChoice::Uring, DriverChoice::Poll] {
-        let (detected, reported) = run_one(watched(driver, "planted_computation", 1000), async {
+    for (driver, inlined) in
+        [(DriverChoice::Uring, true), (DriverChoice::Poll, true), (DriverChoice::Poll, false)]
+    {
+        let mut config = watched(driver, "planted_computation", 1000);
+        config.stalls.as_mut().expect("it has a detector").inlined = inlined;
+        let (detected, reported) = run_one(config, async {
             spawn(Group::COMPACTION, async { planted_computation() }).await.unwrap();
             (
                 count("reactor_stalls_total", Some("task")) + count("reactor_stalls_total", Some("kernel")),

@@ -99,6 +99,9 @@ pub enum BootError {
     /// Signals could not be taken over, or the thread that handles them could not be started.
     #[error("cannot take signals: {}{}", .0, advice::system(.0))]
     Signals(std::io::Error),
+    /// The thread that returns memory could not be started.
+    #[error("cannot start a thread: {}{}", .0, advice::system(.0))]
+    Pages(std::io::Error),
     /// The shards could not be started.
     #[error("{}{}", .0, start_advice(.0))]
     Start(reactor::StartError),
@@ -148,14 +151,24 @@ fn start_advice(error: &reactor::StartError) -> String {
     }
 }
 
-/// Returns memory that the allocator keeps for the calling thread to the system. A shard has it as a local
-/// value if its memory is to be returned.
-pub(crate) struct GiveBackPages(pub(crate) fn());
+/// With less memory, reports of stalls name no inlined functions: that would take more than all else may beside
+/// `--memory`.
+const INLINED_BYTES_MIN: u64 = 512 << 20;
 
-/// Runs a node until it is told to stop. `give_back_pages` returns unused memory of the calling thread's
-/// allocator to the system.
-pub fn main(options: &ServerOptions, give_back_pages: fn()) -> ExitCode {
-    match run(options, give_back_pages) {
+/// How memory that the allocator keeps goes back to the system. A shard has it as a local value if its memory
+/// is to be returned.
+#[derive(Debug, Clone, Copy)]
+pub struct Pages {
+    /// Marks what the calling thread does not use as free.
+    pub tidy: fn(),
+    /// Returns what is free to the system, on a thread of its own: the calls take as long as the machine is
+    /// busy.
+    pub returner: fn() -> !,
+}
+
+/// Runs a node until it is told to stop.
+pub fn main(options: &ServerOptions, pages: Pages) -> ExitCode {
+    match run(options, pages) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ceto: {error}");
@@ -164,7 +177,7 @@ pub fn main(options: &ServerOptions, give_back_pages: fn()) -> ExitCode {
     }
 }
 
-fn run(options: &ServerOptions, give_back_pages: fn()) -> Result<(), Box<dyn std::error::Error>> {
+fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::Error>> {
     // Signals are taken first: an earlier one would end the process without a line in the log.
     let taken = signals::take()?;
     let (config, warnings) = options.configuration()?;
@@ -196,6 +209,7 @@ fn run(options: &ServerOptions, give_back_pages: fn()) -> Result<(), Box<dyn std
         stalls: (!config.blocked_reactor_notify.is_zero()).then(|| StallDetector {
             threshold: config.blocked_reactor_notify,
             reports_per_minute: config.blocked_reactor_reports_per_minute,
+            inlined: memory::node_bytes(config.memory_bytes) >= INLINED_BYTES_MIN,
             ..StallDetector::default()
         }),
         ..reactor::Config::default()
@@ -205,12 +219,15 @@ fn run(options: &ServerOptions, give_back_pages: fn()) -> Result<(), Box<dyn std
     let (failed, failure) = std::sync::mpsc::channel::<String>();
     let (administered, administration) = std::sync::mpsc::channel::<Admin>();
     let attach = signals::watch(taken, options.clone(), config.clone(), has_disks)?;
+    // It ends with the process.
+    let returner = std::thread::Builder::new().name("ceto-pages".to_owned());
+    returner.spawn(pages.returner).map_err(BootError::Pages)?;
     let running = reactor::start(reactor_config, move |shard: ShardInfo| {
         let (config, failed, administered) = (config.clone(), failed.clone(), administered.clone());
         let attach = attach.clone();
         async move {
             attach.shard(shard);
-            reactor::set_local(Rc::new(GiveBackPages(give_back_pages)));
+            reactor::set_local(Rc::new(pages));
             if shard.id == 0
                 && let Err(error) = lead(config, shard, probes, administered).await
             {

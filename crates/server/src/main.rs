@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use server::boot::Pages;
 use server::cli::{Cli, Command};
 
 #[global_allocator]
@@ -11,7 +12,10 @@ static ALLOCATOR: memory::Counting<mimalloc::MiMalloc> = memory::Counting(mimall
 fn main() -> ExitCode {
     memory::keep_pages_briefly(&ALLOCATOR);
     match Cli::parse().command {
-        Command::Server(options) => server::boot::main(&options, || memory::give_back_pages(&ALLOCATOR)),
+        Command::Server(options) => server::boot::main(
+            &options,
+            Pages { tidy: || memory::tidy_pages(&ALLOCATOR), returner: || memory::returner(&ALLOCATOR) },
+        ),
         Command::Perf(command) => command.run(),
         Command::Tool(tool) => tool.run(),
     }

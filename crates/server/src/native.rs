@@ -31,7 +31,7 @@ use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::DetachedStream;
 use reactor::{Deadline, Gate, Group, Permit, mesh};
 
-use crate::boot::{BootError, GiveBackPages, Shard};
+use crate::boot::{BootError, Pages, Shard};
 use crate::config::Config;
 use auth::{AllowAll, Authenticator};
 use connection::Connection;
@@ -156,7 +156,7 @@ impl Native {
     /// Returns pooled and unused memory to the system once a burst of large allocations, by whatever task, is
     /// over or has lasted long.
     fn give_back_after_bursts(self: &Rc<Self>) {
-        let Some(pages) = reactor::local::<GiveBackPages>() else { return };
+        let Some(pages) = reactor::local::<Pages>() else { return };
         let watched = Rc::downgrade(self);
         reactor::spawn(Group::ADMIN, async move {
             let (mut given_back_at, mut known, mut looks) = (0, 0, 0);
@@ -174,7 +174,7 @@ impl Native {
                     (given_back_at, looks) = (large, 0);
                     native.buffers.take();
                     native.pooled_bytes.set(0);
-                    (pages.0)();
+                    (pages.tidy)();
                 }
             }
         })

@@ -244,6 +244,12 @@ impl Storage {
         }
     }
 
+    /// A charge of the shard's budget for work, which holds nothing yet. Bytes that it counts are taken from the
+    /// caches.
+    pub fn charge_work(&self) -> memory::Charge {
+        self.0.budget.hold(memory::Kind::Work, 0)
+    }
+
     /// Most bytes of a client's mutation.
     pub fn mutation_bytes_max(&self) -> usize {
         self.0.mutation_bytes_max

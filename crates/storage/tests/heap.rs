@@ -7,15 +7,16 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::rc::Rc;
 
 use model::clustering::{Slice, append_component};
 use model::mutation::MutationBuilder;
 use model::partition_key::DecoratedKey;
 use model::schema::SchemaChange;
-use model::{ColumnId, DeletionTime, Position, RowView, Token};
+use model::{ColumnId, DeletionTime, Position, RowView, Table, Token};
 use reactor::sim::{DiskFaults, World};
 use reactor::{Deadline, Group};
-use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig};
+use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig, fragments_table};
 
 use crate::table::{ID, changes, write};
 
@@ -130,15 +131,18 @@ fn range_tombstones_of_many_partitions_take_no_more_of_the_heap_than_their_charg
 const LONG_ROW_BYTES: usize = 2 << 20;
 const LONG_READS: usize = 40;
 
-/// Counts the bytes of values.
-struct Length(usize);
+/// Counts the bytes of a column's values.
+struct Length {
+    column: ColumnId,
+    bytes: usize,
+}
 
 impl RowConsumer for Length {
     fn partition(&mut self, _: &[u8], _: Token, _: Option<RowView<'_>>) -> Flow {
         Flow::Continue
     }
     fn row(&mut self, _: &[u8], row: RowView<'_>) -> Flow {
-        self.0 += row.cell(ColumnId(2)).and_then(|cell| cell.value()).unwrap_or_default().len();
+        self.bytes += row.cell(self.column).and_then(|cell| cell.value()).unwrap_or_default().len();
         Flow::Continue
     }
     fn partition_end(&mut self) -> Flow {
@@ -146,27 +150,35 @@ impl RowConsumer for Length {
     }
 }
 
-/// Runs [`LONG_READS`] reads of `range` at once, each of which finds `rows` long rows. Returns the most bytes
-/// of the heap they take.
-async fn most_of_reads(storage: &Storage, range: &PartitionRange, rows: usize, bypass_cache: bool) -> isize {
+/// Runs [`LONG_READS`] reads of `range` at once, each of which finds so many bytes in the column of that name.
+/// Returns the most bytes of the heap they take.
+async fn most_of_reads(
+    storage: &Storage,
+    table: &Rc<Table>,
+    range: &PartitionRange,
+    (column, found): (&str, usize),
+    bypass_cache: bool,
+) -> isize {
+    let column = table.column(column).expect("a column").id;
     let before = HELD_BYTES.get();
     MOST_BYTES.set(before);
     let reads: Vec<_> = (0..LONG_READS)
         .map(|_| {
-            let (storage, range) = (storage.clone(), range.clone());
+            let (storage, table, range) = (storage.clone(), Rc::clone(table), range.clone());
             reactor::spawn(Group::STATEMENT, async move {
-                let table = storage.schema().table_by_id(ID).cloned().expect("the table");
                 let slices = [Slice::all()].into_iter().collect();
                 let command =
                     ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000, bypass_cache };
-                let mut length = Length(0);
+                let mut length = Length { column, bytes: 0 };
                 storage.read(&command, &mut length).await.expect("a read");
-                length.0
+                length.bytes
             })
         })
         .collect();
     for read in reads {
-        assert_eq!(read.await.expect("no panic"), rows * LONG_ROW_BYTES);
+        let bytes = read.await.expect("no panic");
+        // A fragment has the row's head beside its value.
+        assert!((found..found + 1000).contains(&bytes), "{bytes} bytes of {found}");
     }
     MOST_BYTES.get() - before
 }
@@ -190,16 +202,26 @@ fn reads_of_long_rows_from_files_take_no_more_of_the_heap_than_there_is_for_them
         // Of 256 MiB for memtables reads have 16 for long rows, and scans as much: two reads at a time.
         let most = (5 * 2 * 2 * LONG_ROW_BYTES + LONG_READS * (512 << 10)) as isize;
         let key = PartitionRange::Key(DecoratedKey::new(b"a".to_vec()));
+        let table = storage.schema().table_by_id(ID).cloned().expect("the table");
+        let one = ("v", LONG_ROW_BYTES);
         for bypass_cache in [true, false] {
-            let heap = most_of_reads(&storage, &key, 1, bypass_cache).await;
+            let heap = most_of_reads(&storage, &table, &key, one, bypass_cache).await;
             assert!(heap > LONG_ROW_BYTES as isize || !bypass_cache, "they were read from files: {heap}");
             assert!(
                 heap < most,
                 "{heap} bytes of the heap, {most} at most; bypassing the cache: {bypass_cache}"
             );
         }
-        let heap = most_of_reads(&storage, &PartitionRange::all(), keys.len(), true).await;
+        let every = ("v", keys.len() * LONG_ROW_BYTES);
+        let heap = most_of_reads(&storage, &table, &PartitionRange::all(), every, true).await;
         assert!(heap < most, "{heap} bytes of the heap for scans, {most} at most");
+        // Each file's rows are fragments of their own.
+        let fragments = Rc::new(fragments_table(&table));
+        for (range, keys) in [(&key, 1), (&PartitionRange::all(), keys.len())] {
+            let rows = ("value", keys * 2 * LONG_ROW_BYTES);
+            let heap = most_of_reads(&storage, &fragments, range, rows, false).await;
+            assert!(heap < most, "{heap} bytes of the heap for fragments of {keys} keys, {most} at most");
+        }
         storage.drain().await.expect("a drain");
     });
     world.run().expect("an end");

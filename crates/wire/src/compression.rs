@@ -117,9 +117,13 @@ impl Compressor {
             }
         }
         out.truncate(start);
-        out.extend_from_slice(&self.scratch);
         if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
-            self.scratch = Vec::new();
+            // A long answer waits for its client in no more memory than it is counted with.
+            out.shrink_to_fit();
+            out.reserve_exact(self.scratch.len());
+            out.extend_from_slice(&std::mem::take(&mut self.scratch));
+        } else {
+            out.extend_from_slice(&self.scratch);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! atomic. Not used by simulation.
 
 mod reporter;
+mod symbols;
 mod timer;
 
 use std::ptr;
@@ -33,12 +34,14 @@ pub struct StallDetector {
     pub reports_per_minute: u32,
     /// Called for each report, on its own thread.
     pub report: fn(&Stall),
+    /// Whether reports also name inlined functions. To find them takes the process 60 MiB and more for a moment.
+    pub inlined: bool,
 }
 
 impl Default for StallDetector {
     /// 5 ms, 5 per minute, to the log.
     fn default() -> Self {
-        Self { threshold: Duration::from_millis(5), reports_per_minute: 5, report: log }
+        Self { threshold: Duration::from_millis(5), reports_per_minute: 5, report: log, inlined: true }
     }
 }
 

@@ -2,7 +2,8 @@
 //! process.
 //!
 //! Finding names reads the program's debug information, which takes long the first time and memory while it
-//! lasts; neither is felt by a shard. Invariant: the thread touches a pulse's slot only while it is marked
+//! lasts, or where there is little memory only its table of symbols (`symbols`); neither is felt by a shard.
+//! Invariant: the thread touches a pulse's slot only while it is marked
 //! full.
 
 use std::ffi::c_void;
@@ -16,10 +17,12 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::symbols::{Symbols, of_library};
 use super::{Pulse, Stall, StallKind};
 use crate::sched::Group;
 
-type Watched = Vec<(Weak<Pulse>, fn(&Stall))>;
+/// Each shard's pulse, the function for its reports, and whether they name inlined functions.
+type Watched = Vec<(Weak<Pulse>, fn(&Stall), bool)>;
 
 /// Frames named in one report.
 const NAMES_MAX: usize = 32;
@@ -30,7 +33,7 @@ static WATCHED: Mutex<Watched> = Mutex::new(Vec::new());
 static BELL: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Makes the thread look after `pulse`; starts it if it does not run yet.
-pub(super) fn register(pulse: &Arc<Pulse>, report: fn(&Stall)) -> io::Result<()> {
+pub(super) fn register(pulse: &Arc<Pulse>, report: fn(&Stall), inlined: bool) -> io::Result<()> {
     let mut watched = WATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if BELL.get().is_none() {
         // Under the lock, so no other shard does this at the same time.
@@ -38,8 +41,8 @@ pub(super) fn register(pulse: &Arc<Pulse>, report: fn(&Stall)) -> io::Result<()>
         let bell = BELL.get_or_init(|| bell).as_fd();
         std::thread::Builder::new().name("stalls".to_owned()).spawn(move || work(bell))?;
     }
-    watched.retain(|(pulse, _)| pulse.strong_count() > 0);
-    watched.push((Arc::downgrade(pulse), report));
+    watched.retain(|(pulse, ..)| pulse.strong_count() > 0);
+    watched.push((Arc::downgrade(pulse), report, inlined));
     Ok(())
 }
 
@@ -63,8 +66,8 @@ fn work(bell: BorrowedFd<'static>) {
     while matches!(rustix::io::read(bell, &mut count), Ok(_) | Err(rustix::io::Errno::INTR)) {
         let watched: Watched =
             WATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).iter().cloned().collect();
-        for (pulse, report) in watched {
-            if let Some(stall) = pulse.upgrade().and_then(|pulse| take(&pulse)) {
+        for (pulse, report, inlined) in watched {
+            if let Some(stall) = pulse.upgrade().and_then(|pulse| take(&pulse, inlined)) {
                 report(&stall);
             }
         }
@@ -73,7 +76,7 @@ fn work(bell: BorrowedFd<'static>) {
     }
 }
 
-fn take(pulse: &Pulse) -> Option<Stall> {
+fn take(pulse: &Pulse, inlined: bool) -> Option<Stall> {
     let slot = &pulse.slot;
     if !slot.full.load(Ordering::Acquire) {
         return None;
@@ -97,7 +100,8 @@ fn take(pulse: &Pulse) -> Option<Stall> {
         left_out: slot.left_out.load(Ordering::Relaxed),
     };
     slot.full.store(false, Ordering::Release);
-    Some(Stall { trace: names(&addresses), ..stall })
+    let trace = if inlined { names(&addresses) } else { functions(&addresses) };
+    Some(Stall { trace, ..stall })
 }
 
 /// The functions at `addresses`, inlined ones included, up to where the executor called the task.
@@ -122,6 +126,26 @@ fn names(addresses: &[usize]) -> Vec<String> {
         }
         if !own {
             break;
+        }
+    }
+    names
+}
+
+/// As [`names`], without inlined functions: from the table of symbols.
+fn functions(addresses: &[usize]) -> Vec<String> {
+    // All addresses but the innermost are return addresses, and the call may be a function's last instruction.
+    let called = |(number, address): (usize, &usize)| address - usize::from(number > 0);
+    let addresses: Vec<usize> = addresses.iter().enumerate().map(called).collect();
+    let found = Symbols::open().and_then(|symbols| symbols.functions(&addresses));
+    let found = found.unwrap_or_else(|_| vec![None; addresses.len()]);
+    let mut names = Vec::new();
+    for (address, name) in addresses.iter().zip(found) {
+        let name = name.or_else(|| of_library(*address)).unwrap_or_else(|| format!("{address:#x}"));
+        if is_executor(&name, None) || names.len() == NAMES_MAX {
+            break;
+        }
+        if !is_plumbing(&name) {
+            names.push(name);
         }
     }
     names

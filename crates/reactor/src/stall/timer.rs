@@ -40,7 +40,7 @@ impl Watch {
     /// # Errors
     /// When the kernel refuses the timer or the reporter has no thread.
     pub(crate) fn start(pulse: Arc<Pulse>, detector: StallDetector) -> io::Result<Watch> {
-        reporter::register(&pulse, detector.report)?;
+        reporter::register(&pulse, detector.report, detector.inlined)?;
         install_handler()?;
         // The unwinder prepares itself at its first use: not in the handler.
         collect(0, |_| {});

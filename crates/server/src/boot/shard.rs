@@ -38,11 +38,12 @@ impl Shard {
         let tables = Rc::new(SystemTables::new().await.map_err(BootError::Schema)?);
         let engine =
             Engine::new(engine_config(config, identity), storage.clone(), replicator.clone(), tables);
+        let shard_bytes = memory::node_bytes(config.memory_bytes) / shards as u64;
+        engine.answers().share(query::answer_room::own_bytes_for(shard_bytes), storage.charge_work());
         storage.set_describer(Rc::new(crate::admin::describe::table));
         engine.start_row_expiry(config.row_expiry_period);
         let native = Native::new(config, engine);
-        let memory_bytes = memory::node_bytes(config.memory_bytes) / shards as u64;
-        Ok(Self { native, replicator, storage, memory_bytes })
+        Ok(Self { native, replicator, storage, memory_bytes: shard_bytes })
     }
 
     /// Creates the stored system tables that are missing. Shard 0 does this before the node serves.

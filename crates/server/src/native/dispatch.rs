@@ -303,7 +303,9 @@ fn write_long_result(session: &Session, header: &FrameHeader, response: &mut Res
     if result.is_err() {
         response.body = Vec::new();
     }
+    session.output.borrow_mut().end_buffer();
     write_result(session, header, &result, response);
+    session.output.borrow_mut().end_buffer();
 }
 
 fn supported_options<'b>(session: &Session, builder: ResponseBuilder<'b>) -> CompleteResponse<'b> {

@@ -29,6 +29,9 @@ const ANSWER_BYTES_AT_FIRST: usize = 64 << 10;
 /// Number of segments of a long envelope that are made at a time: half a megabyte.
 const PIECES_AT_ONCE: usize = 4;
 
+/// Bytes of a segment: its payload, a header and checksums (native_protocol_v5.spec §2.2).
+const SEGMENT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 16;
+
 /// An answer of at least this length is not copied behind others, if the framing allows that.
 pub(super) const LONG_ANSWER_BYTES: usize = 64 << 10;
 
@@ -421,6 +424,15 @@ impl Output {
         self.body_compression.is_none()
     }
 
+    /// Puts what is pending behind the queue, so that no buffer has to grow for answers on both sides of a long one: it
+    /// would take twice what is counted. In segments nothing happens: runs of envelopes are not cut.
+    pub(super) fn end_buffer(&mut self) {
+        if self.segments.is_none() && !self.pending.is_empty() {
+            self.queued += self.pending.len();
+            self.queue.push_back(Queued::Ready(std::mem::take(&mut self.pending)));
+        }
+    }
+
     /// Lets `write` append the head of a frame, whose header states an empty body, and adds `body` to that
     /// frame. In segments a body that fits into one is copied.
     pub(super) fn append_long(&mut self, write: impl FnOnce(&mut Vec<u8>), body: Vec<u8>) {
@@ -500,7 +512,7 @@ impl Output {
                 bytes
             }
             Queued::Envelope { format, head, body, sent } => {
-                let mut segments = Vec::new();
+                let mut segments = Vec::with_capacity(PIECES_AT_ONCE * SEGMENT_BYTES_MAX);
                 let total = head.len() + body.len();
                 let sent = self.codecs.append_pieces(format, [&head, &body], sent, &mut segments);
                 if sent < total {

@@ -6,10 +6,14 @@
 //! read may meet long rows in several files at once and must not wait for itself. So only its first long row
 //! waits, and its [`RowRoom`] takes the memory for the others as far as there is some. Invariant: a reader
 //! that waits here holds none of this memory.
+//!
+//! A compaction cannot wait until others have read: the rows it reads are charged to the shard's budget
+//! ([`RowRoom::charged`]), which takes their memory from the caches.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use memory::{Budget, Charge, Kind};
 use reactor::{Permit, Semaphore};
 
 /// Bytes of a row that nothing is asked for.
@@ -33,7 +37,7 @@ impl LongRows {
 
     /// The account of one read, which holds nothing yet.
     pub fn room(&self) -> Rc<RowRoom> {
-        Rc::new(RowRoom { memory: self.clone(), permits: RefCell::default(), beyond: Cell::new(0) })
+        Rc::new(RowRoom { memory: Source::Line(self.clone(), RefCell::default()), beyond: Cell::new(0) })
     }
 
     /// Bytes that are free.
@@ -44,30 +48,55 @@ impl LongRows {
 
 /// Memory that one read holds for long rows, until it is dropped.
 pub struct RowRoom {
-    memory: LongRows,
-    permits: RefCell<Vec<Permit>>,
-    /// Bytes that the read has beyond its permits.
+    memory: Source,
+    /// Bytes that the read has beyond its permits, or is charged with.
     beyond: Cell<usize>,
+}
+
+/// Where a read has its memory from.
+enum Source {
+    /// A line, in which it waits.
+    Line(LongRows, RefCell<Vec<Permit>>),
+    /// The budget of the shard.
+    Budget(RefCell<Charge>),
 }
 
 impl std::fmt::Debug for RowRoom {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let held: usize = self.permits.borrow().iter().map(Permit::count).sum();
+        let held: usize = match &self.memory {
+            Source::Line(_, permits) => permits.borrow().iter().map(Permit::count).sum(),
+            Source::Budget(_) => 0,
+        };
         f.debug_struct("RowRoom").field("held", &held).field("beyond", &self.beyond.get()).finish()
     }
 }
 
 impl RowRoom {
+    /// The account of a read that never waits: its long rows are charged to `budget`.
+    pub fn charged(budget: &Budget) -> Rc<Self> {
+        let charge = RefCell::new(budget.hold(Kind::Work, 0));
+        Rc::new(Self { memory: Source::Budget(charge), beyond: Cell::new(0) })
+    }
+
     /// Takes memory for a row's `bytes`, and waits for it where the read holds none yet.
     async fn take(&self, bytes: usize) {
-        let bytes = bytes.saturating_mul(COPIES).min(self.memory.bytes_max);
-        if self.permits.borrow().is_empty() {
-            let permit = self.memory.free.acquire(bytes).await.expect("the line has no bound but the tasks");
-            self.permits.borrow_mut().push(permit);
+        let bytes = bytes.saturating_mul(COPIES);
+        let (memory, permits) = match &self.memory {
+            Source::Line(memory, permits) => (memory, permits),
+            Source::Budget(charge) => {
+                self.beyond.set(self.beyond.get().saturating_add(bytes));
+                charge.borrow_mut().set(self.beyond.get());
+                return;
+            }
+        };
+        let bytes = bytes.min(memory.bytes_max);
+        if permits.borrow().is_empty() {
+            let permit = memory.free.acquire(bytes).await.expect("the line has no bound but the tasks");
+            permits.borrow_mut().push(permit);
             return;
         }
-        match self.memory.free.try_acquire(bytes) {
-            Some(permit) => self.permits.borrow_mut().push(permit),
+        match memory.free.try_acquire(bytes) {
+            Some(permit) => permits.borrow_mut().push(permit),
             None => self.beyond.set(self.beyond.get() + bytes),
         }
     }
@@ -126,6 +155,23 @@ mod tests {
             assert_eq!(memory.available(), (1 << 20) - 2000 * COPIES, "a longer row takes what is missing");
             drop((other, second));
             assert_eq!(memory.available(), 1 << 20);
+        });
+    }
+
+    #[test]
+    fn rows_of_a_compaction_are_charged_and_never_waited_for() {
+        sim::run_one(1, || async {
+            let budget = Budget::shared(1 << 20, 1 << 19);
+            let room = RowRoom::charged(&budget);
+            let (mut one, mut other) = (RowShare::new(&room), RowShare::new(&room));
+            one.cover(LONG_BYTES).await;
+            assert_eq!(budget.work(), 0);
+            one.cover(LONG_BYTES + 1000).await;
+            one.cover(LONG_BYTES + 500).await;
+            other.cover(LONG_BYTES + (4 << 20)).await;
+            assert_eq!(budget.work(), (1000 + (4 << 20)) * COPIES, "also beyond all there is");
+            drop((one, other, room));
+            assert_eq!(budget.work(), 0);
         });
     }
 }

@@ -93,6 +93,11 @@ impl Window {
         let (end_chunk, all) = (wanted.div_ceil(chunk), data.length().div_ceil(chunk));
         // The window ends at a chunk's end, or at the end of the data if nothing is left to read.
         let mut next = (self.start + self.filled as u64).div_ceil(chunk);
+        // A long row: grown as it comes, its buffer would be up to twice as long.
+        let whole = self.filled + (end_chunk.saturating_sub(next) * chunk) as usize;
+        if length > KEPT_BYTES_MAX && whole > self.bytes.capacity() {
+            self.bytes.reserve_exact(whole - self.bytes.len());
+        }
         while next < end_chunk {
             let (chunks, read) = match self.coming.take() {
                 Some(coming) if coming.chunks.0 == next => (coming.chunks, coming.read.await),

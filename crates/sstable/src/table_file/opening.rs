@@ -283,15 +283,35 @@ fn with_checksums(
     Ok(summary)
 }
 
-/// Whether a file was written with `CompressionInfo.db`: its writer noted the checksum of each component in `Ceto.db`;
-/// what others wrote is listed in `TOC.txt`.
-async fn was_compressed(dir: &Path, descriptor: Descriptor, extras: &Extras) -> Result<bool, SstableError> {
+/// Whether a file was written with a component: a writer of this crate noted the checksum of each component in `Ceto.db`;
+/// files of other programs list theirs in `TOC.txt`.
+async fn was_written(
+    dir: &Path,
+    descriptor: Descriptor,
+    component: Component,
+    extras: &Extras,
+) -> Result<bool, SstableError> {
     if !extras.checksums.is_empty() {
-        return Ok(extras.checksum(Component::CompressionInfo).is_some());
+        return Ok(extras.checksum(component).is_some());
     }
     let toc = read_optional(dir, descriptor, Component::Toc, extras).await?;
     let text = toc.map(|(_, bytes)| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    Ok(text.lines().any(|line| line.trim() == Component::CompressionInfo.name()))
+    Ok(text.lines().any(|line| line.trim() == component.name()))
+}
+
+/// Reads a component that is absent only where the file was written without it.
+async fn read_unless_never_written(
+    dir: &Path,
+    descriptor: Descriptor,
+    component: Component,
+    extras: &Extras,
+) -> Result<Option<(PathBuf, Vec<u8>)>, SstableError> {
+    match read_component(dir, descriptor, component, extras).await {
+        Err(error) if is_missing(&error) && !was_written(dir, descriptor, component, extras).await? => {
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
 }
 
 async fn read_chunks(
@@ -301,11 +321,8 @@ async fn read_chunks(
     extras: &Extras,
 ) -> Result<Chunks, SstableError> {
     let features = descriptor.version.features();
-    let info = match read_component(dir, descriptor, Component::CompressionInfo, extras).await {
-        // Without it compressed data would be taken for rows.
-        Err(error) if is_missing(&error) && !was_compressed(dir, descriptor, extras).await? => None,
-        read => Some(read?),
-    };
+    // Compressed data that lost it would be taken for rows.
+    let info = read_unless_never_written(dir, descriptor, Component::CompressionInfo, extras).await?;
     if let Some((path, bytes)) = info {
         return match CompressionInfo::read(&bytes, features, file_length).await {
             Ok(info) => match Decoder::new(info.compressor, extras.dictionary.as_deref()) {
@@ -319,7 +336,8 @@ async fn read_chunks(
             Err(CompressionInfoError::Compressor(name)) => Err(SstableError::Compressor { path, name }),
         };
     }
-    match read_optional(dir, descriptor, Component::Crc, extras).await? {
+    // Data that lost it would be read without a check, damage and all.
+    match read_unless_never_written(dir, descriptor, Component::Crc, extras).await? {
         Some((path, bytes)) => ChunkChecksums::read(&bytes, file_length)
             .await
             .map(Chunks::Checked)

@@ -215,7 +215,7 @@ impl Storage {
         self.check_room(tablet, input_bytes / cutter.files())?;
         let expected = partitions.div_ceil(cutter.files());
         let least = minima(&read);
-        let mut lanes = Lanes::open(&read).await?;
+        let mut lanes = Lanes::open(&read, &self.0.budget).await?;
         let mut pending = Pending { tablet, files: Vec::new() };
         let mut released = Vec::new();
         while lanes.at().is_some() {

@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use memory::Budget;
 use model::clustering::Slice;
 use model::{Token, partition_key};
-use sstable::PartitionBound;
+use sstable::{PartitionBound, RowRoom};
 
 use crate::error::StorageError;
 use crate::read::source::{Input, Source};
@@ -27,6 +28,8 @@ pub(super) struct Lane {
 /// All lanes of a job.
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
+    /// The memory of the shard, of which long rows take some while they are read.
+    budget: Budget,
     /// Files that were read to their end, and not yet taken.
     finished: Vec<Rc<TableFile>>,
     /// The partition the lanes are at.
@@ -41,7 +44,7 @@ impl Lanes {
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) async fn open(files: &[Rc<TableFile>]) -> Result<Self, StorageError> {
+    pub(super) async fn open(files: &[Rc<TableFile>], budget: &Budget) -> Result<Self, StorageError> {
         let mut files = files.to_vec();
         files.sort_by_key(|file| (file.sstable().first_key().0, file.generation()));
         let mut rows: Vec<(Token, VecDeque<Rc<TableFile>>)> = Vec::new();
@@ -58,7 +61,8 @@ impl Lanes {
         let lanes =
             rows.into_iter().map(|(_, waiting)| Lane { waiting, source: None, inside: false }).collect();
         let (token, key) = (Token::MINIMUM, Vec::new());
-        let mut lanes = Self { lanes, finished: Vec::new(), token, key, lent: Vec::new(), partitions: 0 };
+        let (finished, lent) = (Vec::new(), Vec::new());
+        let mut lanes = Self { lanes, budget: budget.clone(), finished, token, key, lent, partitions: 0 };
         for at in 0..lanes.lanes.len() {
             lanes.next_file(at).await?;
         }
@@ -139,7 +143,8 @@ impl Lanes {
         lane.inside = false;
         while let Some(file) = lane.waiting.pop_front() {
             let failed = |error| file.failed(error);
-            let sstable = file.open();
+            // A room for each file: what its longest row takes is free again when the lane leaves it.
+            let sstable = file.open_in(Some(&RowRoom::charged(&self.budget)));
             let bounds = (&PartitionBound::START, &PartitionBound::END);
             let mut scanner = sstable.scan(bounds.0, bounds.1, &[Slice::all()]).await.map_err(failed)?;
             if scanner.next_partition().await.map_err(failed)? {

@@ -5,6 +5,9 @@
 //! of the partition, the base table's clustering and the weight of the position; missing parts are null. Its
 //! cells hold the raw row or deletion, which the caller formats. Invariant: fragments of a source come in the
 //! order of that clustering, so that a page can begin behind any of them.
+//!
+//! A file is read with a permit, which also has the memory for its long rows. It is given back before the next
+//! source, so a read that waits for one holds none.
 
 use std::rc::Rc;
 
@@ -18,6 +21,7 @@ use model::{
 };
 
 use super::merge::Merge;
+use super::permit::ReadPermit;
 use super::source::{Input, Source};
 use super::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 use crate::error::StorageError;
@@ -134,6 +138,12 @@ enum Origin {
     File(Rc<TableFile>),
 }
 
+/// The fragments of one source, and the permit to read it if it is a file.
+struct Opened {
+    merge: Merge,
+    _permit: Option<ReadPermit>,
+}
+
 /// Collects keys, including those of dead partitions.
 struct Keys(Vec<(Token, Vec<u8>)>);
 
@@ -216,8 +226,16 @@ impl Fragments<'_> {
         Ok(if self.announced { self.consumer.partition_end() } else { Flow::Continue })
     }
 
-    async fn open(&self, origin: &Origin, token: Token, key: &[u8]) -> Result<Option<Merge>, StorageError> {
-        let mut sources = Vec::new();
+    /// Waits for a permit to read files: that of a scan where many partitions are read.
+    async fn permit(&self) -> Result<ReadPermit, StorageError> {
+        match &self.command.range {
+            PartitionRange::Key(_) => self.storage.0.permits.read(1).await,
+            PartitionRange::Between { .. } => self.storage.begin_scan().await,
+        }
+    }
+
+    async fn open(&self, origin: &Origin, token: Token, key: &[u8]) -> Result<Option<Opened>, StorageError> {
+        let (mut sources, mut permit) = (Vec::new(), None);
         match origin {
             Origin::Memory(memtable) => {
                 let versions = {
@@ -230,7 +248,9 @@ impl Fragments<'_> {
                 }
             }
             Origin::File(file) => {
-                let opened = file.open().partition(token, key, &[Slice::all()], false).await;
+                let permit = permit.insert(self.permit().await?);
+                let opened =
+                    file.open_in(Some(permit.room())).partition(token, key, &[Slice::all()], false).await;
                 let Some(reader) = opened.map_err(|error| file.failed(error))? else { return Ok(None) };
                 sources
                     .push(Source::new(Input::Partition { file: Rc::clone(file), reader: Box::new(reader) }));
@@ -239,7 +259,7 @@ impl Fragments<'_> {
         let mut merge = Merge::new(Rc::clone(&self.base), sources, Purge::nothing());
         // Other tasks may run while it is read.
         merge.pin();
-        Ok(Some(merge))
+        Ok(Some(Opened { merge, _permit: permit }))
     }
 
     async fn source(
@@ -254,8 +274,8 @@ impl Fragments<'_> {
         let shape = Shape { orders: base.clustering_orders(), slices: &all, reversed: false };
         // Changes at a clustering prefix sort differently in the virtual table's order.
         let mut partial: Vec<(Vec<u8>, DeletionTime)> = Vec::new();
-        let Some(mut merge) = self.open(origin, token, key).await? else { return Ok(Flow::Continue) };
-        while let Some(unfiltered) = merge.next(shape).await? {
+        let Some(mut opened) = self.open(origin, token, key).await? else { return Ok(Flow::Continue) };
+        while let Some(unfiltered) = opened.merge.next(shape).await? {
             if let Unfiltered::Change { position, deletion } = unfiltered
                 && is_partial(&base, position)
                 && partial.len() < PARTIAL_CHANGES_MAX
@@ -264,7 +284,11 @@ impl Fragments<'_> {
             }
             reactor::maybe_yield().await;
         }
-        let Some(mut merge) = self.open(origin, token, key).await? else { return Ok(Flow::Continue) };
+        // Its permit is given back: a read that waits for the next one must not hold any.
+        drop(opened);
+        let Some(Opened { mut merge, _permit }) = self.open(origin, token, key).await? else {
+            return Ok(Flow::Continue);
+        };
         let orders = self.command.table.clustering_orders().to_vec();
         partial.sort_by(|(a, _), (b, _)| compare_clusterings(&orders, a, b));
         let mut partial = partial.into_iter().peekable();

@@ -255,3 +255,32 @@ fn a_long_frame_is_handed_over_in_the_buffer_it_came_in() {
     };
     assert!(body == long && body.as_ptr() == place && input.received.capacity() == 0);
 }
+
+#[test]
+fn long_compressed_answers_take_the_memory_that_they_are_counted_with() {
+    let mut output = Output::new(answers(16 << 20), Codecs::new());
+    output.body_compression = Some(Compression::Lz4);
+    let mut state = 1u32;
+    let body: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    })
+    .take(1 << 20)
+    .collect();
+    for long in [false, true, true, false, true, false] {
+        output.end_buffer();
+        output.append(|out, compression| {
+            out.extend_from_slice(if long { &body } else { b"short" });
+            let (algorithm, compressor) = compression.expect("bodies are compressed");
+            compressor.compress_body(algorithm, out, 0).expect("not too long");
+        });
+        output.end_buffer();
+    }
+    let mut taken = 0;
+    while let Some(bytes) = output.take() {
+        assert!(bytes.len() < 100 || bytes.capacity() <= bytes.len() + 100, "{} bytes", bytes.capacity());
+        taken += usize::from(bytes.len() > body.len());
+        output.sent();
+    }
+    assert_eq!((taken, output.held_bytes()), (3, 0));
+}
