@@ -11,6 +11,7 @@ pub mod collection;
 pub mod compare;
 pub mod counter;
 pub mod deletion;
+pub mod hex;
 pub mod marshal;
 pub mod mutation;
 pub mod number;

@@ -13,6 +13,7 @@
 
 use std::fmt::Write;
 
+use crate::hex;
 use reader::Reader;
 
 use crate::type_parser::NESTING_MAX;
@@ -203,20 +204,14 @@ fn append_user_type(out: &mut String, udt: &UserType, form: Form) {
     out.push_str("UserType(");
     out.push_str(&udt.keyspace);
     out.push(',');
-    append_hex(out, &udt.name);
+    hex::append(udt.name.as_bytes(), out);
     for (name, ty) in &udt.fields {
         out.push(',');
-        append_hex(out, name);
+        hex::append(name.as_bytes(), out);
         out.push(':');
         append_class(out, ty, form);
     }
     out.push(')');
-}
-
-fn append_hex(out: &mut String, name: &str) {
-    for byte in name.bytes() {
-        let _ = write!(out, "{byte:02x}");
-    }
 }
 
 fn scalar_class(ty: &CqlType) -> &'static str {

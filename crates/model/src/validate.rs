@@ -33,7 +33,7 @@ pub enum ValueError {
         version: u8,
     },
     /// An address of other than 4 or 16 bytes.
-    #[error("Expected 4 or 16 byte inetaddress; got {}", hex(.received))]
+    #[error("Expected 4 or 16 byte inetaddress; got {}", crate::hex::text(.received))]
     InetLength {
         /// The first bytes received, at most [`EXCERPT_BYTES_MAX`].
         received: Vec<u8>,
@@ -314,10 +314,6 @@ fn ends_in_length(error: CollectionError) -> bool {
 
 fn size_of(in_length: bool) -> &'static str {
     if in_length { "size of " } else { "" }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub enum QueryError {
         message: String,
     },
     /// EXECUTE or BATCH of an id that is not prepared on this node.
-    #[error("Prepared query with ID {} not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have prepared too many queries and it has been evicted from the internal cache)", hex(.id))]
+    #[error("Prepared query with ID {} not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have prepared too many queries and it has been evicted from the internal cache)", model::hex::text(.id))]
     Unprepared {
         /// The id the client sent.
         id: Vec<u8>,
@@ -176,8 +176,4 @@ impl QueryError {
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

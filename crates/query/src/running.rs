@@ -113,9 +113,7 @@ impl Engine {
             What::Prepare(text) => format!("PREPARE {text}"),
             What::Execute { id, values, consistency } => {
                 let mut line = "EXECUTE ".to_owned();
-                id.iter().for_each(|byte| {
-                    let _ = write!(line, "{byte:02x}");
-                });
+                model::hex::append(id, &mut line);
                 if let Some(statement) = self.prepared().get(id) {
                     let _ = write!(line, " ({})", beginning(&statement.text));
                 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::manifest::check::Missing;
+use model::hex;
 
 const FILE: &str = "identity";
 const FILE_BYTES_MAX: usize = 64 << 10;
@@ -76,13 +77,13 @@ impl Identity {
                         "{}: this node's {kind} folder (the one there is the {} folder of node {})",
                         folder.display(),
                         mark.kind,
-                        hex(&mark.host_id)
+                        hex::text(&mark.host_id)
                     ));
                 }
                 (None, Some(mark)) => missing.add(format!(
                     "{}: the identity of node {}, whose {} folder is {}",
                     path.display(),
-                    hex(&mark.host_id),
+                    hex::text(&mark.host_id),
                     mark.kind,
                     folder.display()
                 )),
@@ -131,7 +132,11 @@ impl Identity {
             [] => String::new(),
             marked => format!("marked: {}\n", marked.join(" ")),
         };
-        sealed(&format!("{marked}host_id: {}\ncluster_name: {}\n", hex(&self.host_id), self.cluster_name))
+        sealed(&format!(
+            "{marked}host_id: {}\ncluster_name: {}\n",
+            hex::text(&self.host_id),
+            self.cluster_name
+        ))
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
@@ -157,7 +162,7 @@ struct Mark {
 
 impl Mark {
     fn encode(&self) -> String {
-        sealed(&format!("host_id: {}\nfolder: {}\n", hex(&self.host_id), self.kind))
+        sealed(&format!("host_id: {}\nfolder: {}\n", hex::text(&self.host_id), self.kind))
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
@@ -200,10 +205,6 @@ async fn read<T>(
 
 async fn write(path: &Path, text: &str) -> Result<(), StorageError> {
     reactor::file::write_all_atomic(path, text.as_bytes()).await.map_err(StorageError::of("write", path))
-}
-
-fn hex(id: &[u8; 16]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn parse_id(id: &str) -> Result<[u8; 16], &'static str> {

@@ -10,6 +10,7 @@
 use std::iter::Peekable;
 
 use model::deletion::LocalSeconds;
+use model::hex;
 use model::row::{CellKind, Cells};
 use model::{ColumnId, DeletionTime, RowView, Table, TableId, Unfiltered};
 use sstable::{LargeCell, LargeData, LargePartition, LargeRow};
@@ -290,8 +291,7 @@ struct Hex<'a>(&'a [u8]);
 impl std::fmt::Display for Hex<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const SHOWN: usize = 64;
-        f.write_str("0x")?;
-        self.0.iter().take(SHOWN).try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(&hex::blob(&self.0[..self.0.len().min(SHOWN)]))?;
         if self.0.len() > SHOWN { f.write_str("...") } else { Ok(()) }
     }
 }

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use ::sstable::SstableError;
 use clap::Subcommand;
+use model::hex;
 use reactor::{Config, run_one};
 
 use target::Target;
@@ -63,14 +64,8 @@ pub enum SstableCommand {
 pub struct Key(Vec<u8>);
 
 fn parse_hex(text: &str) -> Result<Key, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
-    let pairs = digits.chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2);
-        pair.filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
-            .ok_or_else(|| "expected an even number of hexadecimal digits".to_owned())
-    });
-    pairs.collect::<Result<_, _>>().map(Key)
+    let key = hex::parse(text.strip_prefix("0x").unwrap_or(text)).map(Key);
+    key.ok_or_else(|| "expected an even number of hexadecimal digits".to_owned())
 }
 
 impl SstableCommand {

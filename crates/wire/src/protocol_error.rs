@@ -197,13 +197,7 @@ impl ProtocolError {
     }
 
     pub(crate) fn invalid_utf8(bytes: &[u8]) -> Self {
-        use std::fmt::Write;
-        let shown = &bytes[..bytes.len().min(QUOTED_BYTES_MAX)];
-        let mut prefix_hex = String::with_capacity(shown.len() * 2);
-        for byte in shown {
-            // Writing to a String cannot fail.
-            let _ = write!(prefix_hex, "{byte:02x}");
-        }
+        let prefix_hex = model::hex::text(&bytes[..bytes.len().min(QUOTED_BYTES_MAX)]);
         Self::InvalidUtf8 { prefix_hex }
     }
 

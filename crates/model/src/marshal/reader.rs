@@ -4,6 +4,7 @@
 //! error names its place. Commas and blanks separate loosely, as in Cassandra 5.0's `TypeParser`.
 
 use super::{MarshalError, MarshalProblem, PACKAGE, SCALARS, VECTOR_DIMENSION_MAX, excerpt};
+use crate::hex;
 use crate::type_parser::NESTING_MAX;
 use crate::types::{CqlType, UserType};
 
@@ -173,13 +174,8 @@ impl<'a> Reader<'a> {
     fn hex_name(&mut self) -> Result<String, MarshalError> {
         let at = self.at;
         let digits = self.word();
-        let (pairs, odd) = digits.as_bytes().as_chunks::<2>();
-        let name = pairs
-            .iter()
-            .map(|[high, low]| Some((hex_digit(*high)? << 4) | hex_digit(*low)?))
-            .collect::<Option<Vec<u8>>>()
-            .filter(|_| odd.is_empty() && !digits.is_empty())
-            .and_then(|bytes| String::from_utf8(bytes).ok());
+        let bytes = hex::parse(digits).filter(|bytes| !bytes.is_empty());
+        let name = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         name.ok_or_else(|| {
             self.at = at;
             self.error(MarshalProblem::Hex)
@@ -238,8 +234,4 @@ impl<'a> Reader<'a> {
     fn error(&self, problem: MarshalProblem) -> MarshalError {
         MarshalError { text: excerpt(self.text), at: self.at, problem }
     }
-}
-
-fn hex_digit(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|digit| digit as u8)
 }

@@ -28,7 +28,7 @@ use cql::ast::Statement;
 use crate::agreement::{ChangeRequest, agree};
 use crate::{ClientState, Engine, QueryError, Response, results};
 
-pub(crate) use names::{REPLICATED_SYSTEM, is_system};
+pub use names::is_system;
 
 /// Executes a statement that changes the schema and appends SCHEMA_CHANGE, or VOID if nothing had to change.
 ///

@@ -1,26 +1,26 @@
 //! Names of keyspaces and tables: whether they are well-formed, and whether they belong to the node itself.
 
 use super::mistake::{config, invalid, unauthorized};
-use crate::QueryError;
+use crate::{QueryError, system};
 
 /// Longest name of a keyspace, in characters.
 pub(crate) const KEYSPACE_NAME_MAX: usize = 48;
 /// Longest name of a table, in characters: it names a directory together with the table's id.
 pub(crate) const TABLE_NAME_MAX: usize = 222;
 
-/// The keyspaces every node has for itself; nothing in them can be changed by a statement.
-const LOCAL_SYSTEM: [&str; 4] = ["system", "system_schema", "system_views", "system_virtual_schema"];
-/// The keyspaces every cluster has; only their options can be changed.
-pub(crate) const REPLICATED_SYSTEM: [&str; 3] = ["system_auth", "system_distributed", "system_traces"];
-
-/// Whether the keyspace is one of a node's own.
+/// Whether the keyspace is one that every node has for itself; nothing in it can be changed by a statement.
 pub(crate) fn is_local_system(keyspace: &str) -> bool {
-    LOCAL_SYSTEM.contains(&keyspace)
+    system::LOCAL.iter().any(|(name, _)| *name == keyspace)
+}
+
+/// Whether the keyspace is one that every cluster has; only its options can be changed.
+fn is_replicated_system(keyspace: &str) -> bool {
+    system::STORED.iter().any(|(name, ..)| *name == keyspace)
 }
 
 /// Whether the keyspace is one every node or cluster has.
-pub(crate) fn is_system(keyspace: &str) -> bool {
-    is_local_system(keyspace) || REPLICATED_SYSTEM.contains(&keyspace)
+pub fn is_system(keyspace: &str) -> bool {
+    is_local_system(keyspace) || is_replicated_system(keyspace)
 }
 
 /// A statement's action on a keyspace or on something in it.
@@ -46,7 +46,7 @@ pub(crate) fn check_content(keyspace: &str, action: Action, resource: &str) -> R
     if is_local_system(keyspace) {
         return Err(unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
     }
-    if REPLICATED_SYSTEM.contains(&keyspace) {
+    if is_replicated_system(keyspace) {
         return Err(unauthorized(format!("Cannot {} {resource}", action.permission())));
     }
     Ok(())

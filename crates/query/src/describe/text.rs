@@ -217,7 +217,7 @@ fn options(text: &mut String, table: &Table) {
         text.push_str(if index == 0 { "" } else { ", " });
         single_quoted(text, name);
         text.push_str(": 0x");
-        value.iter().for_each(|byte| put(text, format_args!("{byte:02x}")));
+        model::hex::append(value, text);
     }
     put(text, format_args!("}}{separator}gc_grace_seconds = {}", options.gc_grace_seconds));
     put(text, format_args!("{separator}incremental_backups = {}", options.incremental_backups));

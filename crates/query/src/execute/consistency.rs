@@ -199,9 +199,7 @@ pub fn key_text(table: &Table, key: &[u8]) -> String {
 fn value_text(column: &Column, value: &[u8]) -> String {
     match &column.ty {
         CqlType::Text | CqlType::Ascii => String::from_utf8_lossy(value).into_owned(),
-        ty => {
-            cast::text(ty, value).unwrap_or_else(|_| value.iter().map(|byte| format!("{byte:02x}")).collect())
-        }
+        ty => cast::text(ty, value).unwrap_or_else(|_| model::hex::text(value)),
     }
 }
 

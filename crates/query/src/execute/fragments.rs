@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use model::deletion::{Liveness, LocalSeconds};
+use model::hex;
 use model::row::CellKind;
 use model::{CellView, Column, CqlType, DeletionTime, RowBuilder, RowView, Table, Token, counter};
 use serde_json::{Map, Value, json};
@@ -153,7 +154,7 @@ fn collection(column: &Column, cells: &[CellView<'_>]) -> (Value, Value) {
         let path = element.path.unwrap_or_default();
         let key = match column.ty.cell_path_type() {
             Some(ty) => text(ty, path),
-            None => json!(hex(path)),
+            None => json!(hex::blob(path)),
         };
         let ty = column.ty.cell_value_type(path);
         let ty = ty.unwrap_or(&CqlType::Blob);
@@ -202,11 +203,7 @@ fn value(ty: &CqlType, cell: &CellView<'_>) -> Option<Value> {
 fn text(ty: &CqlType, value: &[u8]) -> Value {
     match ty {
         CqlType::Text | CqlType::Ascii => json!(String::from_utf8_lossy(value)),
-        CqlType::Blob => json!(hex(value)),
+        CqlType::Blob => json!(hex::blob(value)),
         ty => json!(cast::text(ty, value).unwrap_or_else(|_| literal_text(ty, Some(value)))),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::from("0x"), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -26,9 +26,9 @@ pub(super) fn conversion(name: &str) -> Option<Conversion> {
 /// Checks that the blob is a value of type `ty` and returns it.
 pub(super) fn from_blob(name: &str, ty: &CqlType, blob: &[u8]) -> Result<Vec<u8>, QueryError> {
     validate(ty, blob).map_err(|_| {
-        let hex: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();
         QueryError::Invalid(format!(
-            "In call to function system.{name}, value 0x{hex} is not a valid binary representation for type {ty}"
+            "In call to function system.{name}, value {} is not a valid binary representation for type {ty}",
+            model::hex::blob(blob)
         ))
     })?;
     Ok(blob.to_vec())

@@ -28,7 +28,7 @@ use model::{Schema, Table};
 use storage::{ReadCommand, RowConsumer};
 
 use crate::ddl::plan::PlanContext;
-use crate::ddl::{REPLICATED_SYSTEM, table_create};
+use crate::ddl::table_create;
 use crate::{Engine, QueryError, VirtualTables};
 
 pub use node::NodeFacts;
@@ -46,7 +46,7 @@ const SYSTEM_DISTRIBUTED: &str = include_str!("definitions/system_distributed.cq
 const SYSTEM_TRACES: &str = include_str!("definitions/system_traces.cql");
 
 /// The keyspaces of virtual tables, with their definitions.
-const LOCAL: [(&str, &str); 4] = [
+pub(crate) const LOCAL: [(&str, &str); 4] = [
     ("system", SYSTEM),
     ("system_schema", SYSTEM_SCHEMA),
     ("system_views", SYSTEM_VIEWS),
@@ -54,7 +54,7 @@ const LOCAL: [(&str, &str); 4] = [
 ];
 
 /// The stored system keyspaces with their replication factors and definitions.
-const STORED: [(&str, &str, &str); 3] = [
+pub(crate) const STORED: [(&str, &str, &str); 3] = [
     ("system_auth", "1", SYSTEM_AUTH),
     ("system_distributed", "3", SYSTEM_DISTRIBUTED),
     ("system_traces", "2", SYSTEM_TRACES),
@@ -209,7 +209,6 @@ impl VirtualTables for SystemTables {
 pub fn first_changes(schema: &Schema, shards: usize) -> Result<Vec<SchemaChange>, QueryError> {
     let mut changes = Vec::new();
     for (keyspace, factor, text) in STORED {
-        debug_assert!(REPLICATED_SYSTEM.contains(&keyspace));
         if schema.keyspace(keyspace).is_none() {
             let replication = [
                 ("class".to_owned(), "org.apache.cassandra.locator.SimpleStrategy".to_owned()),

@@ -98,9 +98,7 @@ fn append(ty: &CqlType, value: Option<&[u8]>, out: &mut String) {
         }
         CqlType::Blob | CqlType::Custom(_) => {
             out.push_str("0x");
-            value.iter().for_each(|byte| {
-                let _ = write!(out, "{byte:02x}");
-            });
+            model::hex::append(value, out);
         }
         CqlType::List { element, .. } => {
             sequence(element, Elements::parse(value).into_iter().flatten().flatten(), ["[", "]"], out);

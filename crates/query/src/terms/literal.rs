@@ -6,6 +6,7 @@ use bigdecimal::BigDecimal;
 use cql::ast::{Constant, ConstantKind};
 use model::CqlType;
 use model::collection::append_element;
+use model::hex;
 use model::number;
 use model::validate::validate;
 use num_bigint::BigInt;
@@ -321,15 +322,11 @@ fn uuid(text: &str) -> Result<uuid::Uuid, String> {
 }
 
 pub(crate) fn append_hex(digits: &str, out: &mut Vec<u8>) -> Result<(), String> {
-    let wrong = || format!("cannot parse '{digits}' as hex bytes");
-    let nibble = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8).ok_or_else(wrong);
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(wrong());
-    }
-    out.reserve(pairs.len());
-    for [high, low] in pairs {
-        out.push(nibble(*high)? << 4 | nibble(*low)?);
+    let bytes = hex::parse(digits).ok_or_else(|| format!("cannot parse '{digits}' as hex bytes"))?;
+    if out.is_empty() {
+        *out = bytes;
+    } else {
+        out.extend_from_slice(&bytes);
     }
     Ok(())
 }

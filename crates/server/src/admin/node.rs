@@ -12,6 +12,7 @@ use std::rc::Rc;
 use model::TableId;
 use model::partition_key::DecoratedKey;
 use model::schema::Schema;
+use query::ddl::is_system;
 use query::partition_key_text;
 use query::system::Catalog;
 use reactor::metrics::Sample;
@@ -23,17 +24,6 @@ use super::sampling::Samplings;
 use crate::boot::Shard;
 use crate::config::Config;
 use crate::native::OpenListener;
-
-/// Keyspaces that belong to the node itself.
-const SYSTEM_KEYSPACES: [&str; 7] = [
-    "system",
-    "system_auth",
-    "system_distributed",
-    "system_schema",
-    "system_traces",
-    "system_views",
-    "system_virtual_schema",
-];
 
 /// The mode of a node, in Cassandra's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,11 +152,6 @@ pub(crate) struct TableName {
     pub(crate) keyspace: String,
     pub(crate) name: String,
     pub(crate) id: TableId,
-}
-
-/// Whether a keyspace belongs to the node itself.
-pub(crate) fn is_system(keyspace: &str) -> bool {
-    SYSTEM_KEYSPACES.contains(&keyspace)
 }
 
 /// Shard 0's schema.

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use model::hex;
 use model::schema::{Schema, SchemaChange};
 
 use crate::config::StorageConfig;
@@ -82,9 +83,8 @@ async fn remove_leftovers(
     schema: &Schema,
     changes: &[SchemaChange],
 ) -> Result<(), StorageError> {
-    let hex = |id: &[u8; 16]| -> String { id.iter().map(|byte| format!("{byte:02x}")).collect() };
-    let dropped: Vec<String> = dropped_tables(changes).iter().map(|id| hex(&id.0)).collect();
-    let known: Vec<String> = schema.tables().map(|table| hex(&table.id().0)).collect();
+    let dropped: Vec<String> = dropped_tables(changes).iter().map(|id| hex::text(&id.0)).collect();
+    let known: Vec<String> = schema.tables().map(|table| hex::text(&table.id().0)).collect();
     let data = &config.data_dir;
     for keyspace in reactor::file::read_dir(data).await.map_err(StorageError::of("list", data))? {
         if !keyspace.is_dir {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use model::hex;
 use model::mutation::MutationView;
 use model::tablet::{TabletId, TabletMap};
 use model::{Table, Token};
@@ -31,7 +32,7 @@ pub(crate) struct TableStore {
 
 /// The folder of a table's files, named as by Cassandra.
 pub(crate) fn directory_of(data: &Path, table: &Table) -> PathBuf {
-    let id: String = table.id().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hex::text(&table.id().0);
     data.join(table.keyspace()).join(format!("{}-{id}", table.name()))
 }
 
@@ -218,7 +219,7 @@ pub(crate) async fn open(
 fn of_table(sstable: Sstable, table: &Table) -> Result<Sstable, StorageError> {
     let other = sstable.extras().schema.filter(|mark| mark.table != table.id().0);
     let Some(mark) = other else { return Ok(sstable) };
-    let id: String = mark.table.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hex::text(&mark.table);
     Err(StorageError::TableFileCorrupt {
         path: sstable.descriptor().path(sstable.dir(), Component::Data),
         reason: format!(

@@ -12,6 +12,7 @@
 use ::sstable::{Component, PartitionBound};
 use model::clustering::Slice;
 use model::deletion::Liveness;
+use model::hex;
 use model::row::{CellKind, RowView};
 use model::token::{Token, murmur3_token};
 use model::{CellView, CqlType, DeletionTime, Unfiltered};
@@ -20,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::ToolError;
 use super::progress::Progress;
 use super::target::{Opened, Target};
-use super::text::{self, hex};
+use super::text;
 use crate::output::Output;
 
 /// Prints a table file, or one partition of it.
@@ -77,7 +78,7 @@ async fn all(target: &Target, opened: &Opened, output: &mut Output) -> Result<()
 fn partition(opened: &Opened, token: Token, key: &[u8], deletion: DeletionTime) -> String {
     json!({ "partition": {
         "key": text::key(&opened.key_types, key),
-        "key_hex": hex(key),
+        "key_hex": hex::blob(key),
         "token": token.0,
         "deletion": text::deletion(deletion),
     }})
@@ -138,13 +139,13 @@ fn cell_value(opened: &Opened, cell: &CellView<'_>) -> Value {
     };
     if let Some(path) = cell.path {
         let path_type = ty.and_then(CqlType::cell_path_type);
-        add("path", path_type.map_or_else(|| json!(hex(path)), |ty| text::value(ty, path)));
+        add("path", path_type.map_or_else(|| json!(hex::blob(path)), |ty| text::value(ty, path)));
     }
     if let CellKind::Counter(context) = cell.kind {
         add("value", json!(model::counter::total(context)));
     } else if let Some(value) = cell.value() {
         let value_type = ty.and_then(|ty| ty.cell_value_type(cell.path.unwrap_or(&[])));
-        add("value", value_type.map_or_else(|| json!(hex(value)), |ty| text::value(ty, value)));
+        add("value", value_type.map_or_else(|| json!(hex::blob(value)), |ty| text::value(ty, value)));
     }
     add("timestamp", json!(cell.timestamp));
     match cell.kind {

@@ -3,10 +3,11 @@
 use ::sstable::{Cardinality, CommitLogPosition, Component, Statistics};
 use model::CqlType;
 use model::deletion::NO_LOCAL_TIME;
+use model::hex;
 
 use super::ToolError;
 use super::target::Target;
-use super::text::{hex, seconds_text, timestamp_text, value};
+use super::text::{seconds_text, timestamp_text, value};
 use crate::output::Output;
 
 /// Prints the Statistics of one table file.
@@ -104,7 +105,7 @@ fn position(position: CommitLogPosition) -> String {
 fn clustering(components: &[Vec<u8>], types: &[(CqlType, bool)]) -> String {
     let text = |(at, bytes): (usize, &Vec<u8>)| match types.get(at) {
         Some((ty, _)) => value(ty, bytes).to_string(),
-        None => hex(bytes),
+        None => hex::blob(bytes),
     };
     let components: Vec<String> = components.iter().enumerate().map(text).collect();
     format!("[{}]", components.join(", "))

@@ -4,12 +4,12 @@
 //! their keys need not be text. Bytes that are invalid for their type are printed as `{"invalid": "0x…"}`,
 //! because finding them is the purpose.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use model::clustering::Clustering;
 use model::collection::{Components, Elements, Entries, VectorElements};
 use model::deletion::{DeletionTime, LocalSeconds, NO_LOCAL_TIME};
+use model::hex;
 use model::number::{Duration, decode_decimal, decode_varint};
 use model::partition_key;
 use model::{CqlType, validate};
@@ -17,14 +17,6 @@ use serde_json::{Map, Number, Value, json};
 
 /// Days between the least `date` and 1970-01-01.
 const DATE_BIAS: i64 = 1 << 31;
-
-/// Bytes as a CQL blob.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 + 2 * bytes.len());
-    text.push_str("0x");
-    bytes.iter().for_each(|byte| write!(text, "{byte:02x}").expect("strings take everything"));
-    text
-}
 
 /// A serialised value.
 pub(super) fn value(ty: &CqlType, bytes: &[u8]) -> Value {
@@ -38,7 +30,7 @@ pub(super) fn value(ty: &CqlType, bytes: &[u8]) -> Value {
     {
         return value;
     }
-    json!({ "invalid": hex(bytes) })
+    json!({ "invalid": hex::blob(bytes) })
 }
 
 fn valid(ty: &CqlType, bytes: &[u8]) -> Option<Value> {
@@ -46,7 +38,7 @@ fn valid(ty: &CqlType, bytes: &[u8]) -> Option<Value> {
         CqlType::Ascii | CqlType::Text => Value::String(std::str::from_utf8(bytes).ok()?.to_owned()),
         CqlType::Bigint => json!(i64::from_be_bytes(bytes.try_into().ok()?)),
         // A counter's cell holds the counts of each host.
-        CqlType::Blob | CqlType::Custom(_) | CqlType::Counter => Value::String(hex(bytes)),
+        CqlType::Blob | CqlType::Custom(_) | CqlType::Counter => Value::String(hex::blob(bytes)),
         CqlType::Boolean => json!(*bytes.first()? != 0),
         CqlType::Date => {
             let days = i64::from(u32::from_be_bytes(bytes.try_into().ok()?)) - DATE_BIAS;
@@ -173,7 +165,7 @@ mod tests {
     use super::*;
 
     fn check(ty: &CqlType, bytes: &[u8], expected: Value) {
-        assert_eq!(value(ty, bytes), expected, "{ty} {}", hex(bytes));
+        assert_eq!(value(ty, bytes), expected, "{ty} {}", hex::blob(bytes));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use ::sstable::{Component, Extras, Format, PartitionBound, Sstable};
 use model::clustering::{OwnedPosition, Slice};
+use model::hex;
 use model::partition_key::compare_decorated;
 use model::row::RowView;
 use model::token::Token;
@@ -22,7 +23,6 @@ use self::index_walk::IndexWalk;
 use super::ToolError;
 use super::progress::Progress;
 use super::target::Target;
-use super::text::hex;
 
 mod index_walk;
 
@@ -202,21 +202,24 @@ async fn contents(target: &Target, quick: bool, findings: &mut Findings) -> Resu
         if let Some((last_token, last_key)) = &last
             && compare_decorated((*last_token, last_key), (token, key)).is_ge()
         {
-            findings.tell(&format!("partition {} stands behind {}", hex(key), hex(last_key)));
+            findings.tell(&format!("partition {} stands behind {}", hex::blob(key), hex::blob(last_key)));
         }
         if !sstable.may_contain(token, key) {
             findings.tell_of(
                 target.path(Component::Filter),
-                &format!("partition {} is not in it, or outside the summary's keys", hex(key)),
+                &format!("partition {} is not in it, or outside the summary's keys", hex::blob(key)),
             );
         }
         if let Some(index) = &mut index {
             let problem = match index.next().await? {
                 Some(entry) if entry.key == key => None,
-                Some(entry) => {
-                    Some(format!("key {} at byte {}, the data has {}", hex(entry.key), entry.at, hex(key)))
-                }
-                None => Some(format!("ends before key {}, which the data has", hex(key))),
+                Some(entry) => Some(format!(
+                    "key {} at byte {}, the data has {}",
+                    hex::blob(entry.key),
+                    entry.at,
+                    hex::blob(key)
+                )),
+                None => Some(format!("ends before key {}, which the data has", hex::blob(key))),
             };
             problem.iter().for_each(|problem| findings.tell_of(target.path(Component::Index), problem));
         }
@@ -239,7 +242,7 @@ async fn contents(target: &Target, quick: bool, findings: &mut Findings) -> Resu
     if let Some(index) = &mut index
         && let Some(entry) = index.next().await?
     {
-        let problem = format!("key {} at byte {}, the data ends before it", hex(entry.key), entry.at);
+        let problem = format!("key {} at byte {}, the data ends before it", hex::blob(entry.key), entry.at);
         findings.tell_of(target.path(Component::Index), &problem);
     }
     if count != expected {
@@ -278,7 +281,7 @@ impl PartitionCheck {
         if let Some(last) = &self.last
             && last.as_ref().compare(position, self.table.clustering_orders()).is_ge()
         {
-            let (key, clustering) = (hex(&self.key), hex(position.prefix.0));
+            let (key, clustering) = (hex::blob(&self.key), hex::blob(position.prefix.0));
             findings.tell(&format!("partition {key}: clustering {clustering} stands out of order"));
         }
         match &mut self.last {
@@ -303,7 +306,7 @@ impl PartitionCheck {
 
     fn timestamp(&mut self, timestamp: i64, findings: &mut Findings) {
         if timestamp != model::deletion::NO_TIMESTAMP && !self.timestamps.contains(&timestamp) {
-            let (key, range) = (hex(&self.key), &self.timestamps);
+            let (key, range) = (hex::blob(&self.key), &self.timestamps);
             findings.tell(&format!(
                 "partition {key}: timestamp {timestamp} is not within the statistics' {} to {}",
                 range.start(),
@@ -339,7 +342,9 @@ impl Lookups {
             let (found, key) = task.await.unwrap_or_else(|panicked| panic!("{panicked}"));
             match found {
                 Ok(true) => {}
-                Ok(false) => findings.tell(&format!("the index does not lead to partition {}", hex(&key))),
+                Ok(false) => {
+                    findings.tell(&format!("the index does not lead to partition {}", hex::blob(&key)))
+                }
                 Err(error) => findings.tell_error(&error.into()),
             }
         }

@@ -1,6 +1,5 @@
 //! The engine's interface to an operation: a frame to send, and the judgement of its answer.
 
-use std::fmt::Write as _;
 use std::rc::Rc;
 
 use model::Token;
@@ -89,14 +88,6 @@ pub(super) trait Operation {
 
     /// The keys of `job`, for messages.
     fn key(&mut self, job: &Job) -> String;
-}
-
-/// Bytes in hexadecimal, as keys are shown.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// An EXECUTE frame into which values are put.

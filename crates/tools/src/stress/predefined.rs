@@ -1,5 +1,6 @@
 //! The predefined operations: rows of blobs in `standard1`, counters in `counter1`.
 
+use model::hex;
 use wire::client::{ClientRequest, ResponseBody};
 
 use super::StressError;
@@ -7,7 +8,7 @@ use super::client::Client;
 use super::cluster::token_of;
 use super::distribution::{Distribution, Factory, Ratio};
 use super::generate::{Generator, Kind, Spread};
-use super::operation::{Dialect, Job, Operation, Permits, Template, Verdict, append_null, append_value, hex};
+use super::operation::{Dialect, Job, Operation, Permits, Template, Verdict, append_null, append_value};
 use super::seeds::SeedManager;
 use super::settings::{Predefined as What, Settings};
 
@@ -174,7 +175,7 @@ impl Predefined {
                         statement.push_str(&number.to_string());
                     } else {
                         statement.push_str("0x");
-                        statement.push_str(&hex(value));
+                        statement.push_str(&hex::text(value));
                     }
                     rest = tail;
                 }
@@ -272,6 +273,6 @@ impl Operation for Predefined {
 
     fn key(&mut self, job: &Job) -> String {
         self.make_key(job.seed);
-        format!("[{}]", hex(&self.key_bytes))
+        format!("[{}]", hex::text(&self.key_bytes))
     }
 }

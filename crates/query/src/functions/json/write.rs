@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use model::collection::{Components, Elements, Entries, VectorElements};
+use model::hex;
 use model::{CqlType, number};
 
 use crate::functions::{cast, number_text};
@@ -45,7 +46,7 @@ pub fn append(ty: &CqlType, value: Option<&[u8]>, out: &mut String, bytes_max: u
         CqlType::Blob | CqlType::Custom(_) => {
             check(out, 2 * value.len())?;
             out.push_str("\"0x");
-            append_hex(value, out);
+            hex::append(value, out);
             out.push('"');
         }
         CqlType::List { element, .. } | CqlType::Set { element, .. } => {
@@ -121,15 +122,6 @@ fn append_key(ty: &CqlType, key: &[u8], out: &mut String, bytes_max: usize) -> R
         out.push('"');
     }
     Ok(())
-}
-
-fn append_hex(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.reserve(2 * bytes.len());
-    for byte in bytes {
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
 }
 
 fn append_scalar(ty: &CqlType, value: &[u8], out: &mut String) {

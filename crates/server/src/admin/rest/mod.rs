@@ -63,6 +63,6 @@ async fn wrong_method(method: Method, uri: Uri) -> ApiError {
 
 /// A UUID as text.
 fn uuid_text(bytes: [u8; 16]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = model::hex::text(&bytes);
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

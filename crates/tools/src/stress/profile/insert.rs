@@ -1,5 +1,6 @@
 //! Writes rows of a profile's table: whole partitions, or the rows of a visit, in one statement or a batch.
 
+use model::hex;
 use wire::ValueRef;
 use wire::client::{ClientRequest, ResponseBody};
 use wire::request::{BatchKind, BatchStatementKind};
@@ -10,7 +11,7 @@ use crate::stress::client::{Client, Prepared};
 use crate::stress::cluster::token_of;
 use crate::stress::console::tell;
 use crate::stress::distribution::{Distribution, Ratio};
-use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict, hex};
+use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict};
 use crate::stress::partition::{Partition, PartitionGenerator, Place, Row, Share};
 use crate::stress::random::JavaRandom;
 use crate::stress::seeds::SeedManager;
@@ -176,7 +177,7 @@ impl Operation for Insert {
                 }
                 if job.seeds.is_empty() {
                     job.token = Some(token_of(&routing_key(&key)));
-                    job.from = hex(&key.concat()).into_bytes();
+                    job.from = hex::text(&key.concat()).into_bytes();
                 }
                 job.seeds.push(seed);
                 break;

@@ -1,5 +1,6 @@
 //! A query of a profile, its markers bound to values of rows that are there.
 
+use model::hex;
 use wire::ValueRef;
 use wire::client::{ClientRequest, Parameters, ResponseBody};
 
@@ -7,7 +8,7 @@ use super::{PAGE_ROWS, routing_key};
 use crate::stress::client::Prepared;
 use crate::stress::cluster::token_of;
 use crate::stress::distribution::Ratio;
-use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict, hex};
+use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict};
 use crate::stress::partition::{Partition, PartitionGenerator, Place, Row, Share};
 use crate::stress::random::JavaRandom;
 use crate::stress::seeds::SeedManager;
@@ -110,7 +111,7 @@ impl Operation for Query {
         job.expected.clear();
         job.expected.push(values);
         job.token = Some(token_of(&routing_key(&key)));
-        job.from = hex(&key.concat()).into_bytes();
+        job.from = hex::text(&key.concat()).into_bytes();
         (job.partitions, job.rows) = (0, 0);
         1
     }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use model::hex;
 use wire::client::ResponseBody;
 
 use super::query::page_frame;
@@ -9,7 +10,7 @@ use super::{Profile, quoted, routing_key};
 use crate::stress::StressError;
 use crate::stress::client::{Client, Prepared};
 use crate::stress::cluster::token_of;
-use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict, hex};
+use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict};
 use crate::stress::partition::{Partition, PartitionGenerator, Place};
 use crate::stress::random::JavaRandom;
 use crate::stress::seeds::SeedManager;
@@ -120,7 +121,7 @@ impl Operation for Validate {
         // Expected rows are taken from the end; the bound values stay at the front.
         job.expected.insert(0, values);
         job.token = Some(token_of(&routing_key(&key)));
-        job.from = hex(&key.concat()).into_bytes();
+        job.from = hex::text(&key.concat()).into_bytes();
         (job.partitions, job.rows) = (0, 0);
         1
     }
