@@ -90,7 +90,6 @@ pub fn returner<A>(allocator: &Counting<A>) -> ! {
 }
 
 /// Counts a large allocation that was freed.
-#[cold]
 pub(crate) fn note_freed(bytes: usize) {
     let before = FREED_BYTES.fetch_add(bytes, Relaxed);
     if before < FREED_BYTES_MAX && before.saturating_add(bytes) >= FREED_BYTES_MAX {
