@@ -30,8 +30,8 @@ pub fn held_bytes() -> isize {
     HELD_BYTES.get()
 }
 
-/// Bytes from which on an allocation is large. Answers of some 80 KiB to hundreds of clients left 20 MiB behind.
-const LARGE_BYTES: usize = 64 << 10;
+/// Bytes from which on an allocation is large.
+const LARGE_BYTES: usize = 512 << 10;
 
 /// Large allocations of the calling thread so far. A thread that makes some leaves behind pages worth giving
 /// back.

@@ -1,10 +1,11 @@
 //! The way of freed heap memory back to the kernel, where the allocator is mimalloc.
 //!
-//! By itself mimalloc has a thread that allocates or frees return what all threads left: each stretch is a system
-//! call, which on a busy machine held a shard for hundreds of milliseconds. In a server one thread that is no
-//! shard does it ([`returner`]): other threads only mark their free pages. It is woken by freed bytes, because
-//! memory that a burst leaves behind is to go before the next kind of work takes its own. Invariant: after
-//! [`leave_pages_to_returner`] no other thread returns pages, whatever it allocates, frees or tidies up.
+//! By itself mimalloc has a thread that allocates or frees return what all threads left: each stretch is a
+//! system call, which on a busy machine held a shard for hundreds of milliseconds. In a server one thread
+//! that is no shard does it ([`returner`]): other threads only mark their free pages. It is woken by freed
+//! bytes, because memory that a burst leaves behind is to go before the next kind of work takes its own.
+//! Invariant: after [`leave_pages_to_returner`] no other thread returns pages, whatever it allocates, frees
+//! or tidies up.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -45,8 +46,8 @@ unsafe extern "C" {
 
 /// Has mimalloc keep pages that hold nothing for a short time only. Call it once, when the program begins.
 ///
-/// This and the functions below are only for a program whose allocator is mimalloc; generic functions, so that other
-/// programs need not link it.
+/// This and the functions below are only for a program whose allocator is mimalloc; generic functions, so
+/// that other programs need not link it.
 pub fn keep_pages_briefly<A>(_: &Counting<A>) {
     // SAFETY: it may be called by any thread at any time; the option is one that there is.
     unsafe { mi_option_set(MI_OPTION_PURGE_DELAY, PURGE_DELAY_MS) };
@@ -64,8 +65,9 @@ pub fn give_back_pages<A>(_: &Counting<A>) {
     unsafe { mi_collect(true) };
 }
 
-/// Marks the pages of the calling thread that hold nothing as free, and wakes the returner. By itself mimalloc does
-/// so only during further allocations, so that a thread that is idle after a load would keep its peak.
+/// Marks the pages of the calling thread that hold nothing as free, and wakes the returner. By itself
+/// mimalloc does so only during further allocations, so that a thread that is idle after a load would keep
+/// its peak.
 pub fn tidy_pages<A>(_: &Counting<A>) {
     for _ in 0..COLLECTIONS {
         // SAFETY: it may be called by any thread at any time, and frees nothing that is in use.
@@ -90,6 +92,7 @@ pub fn returner<A>(allocator: &Counting<A>) -> ! {
 }
 
 /// Counts a large allocation that was freed.
+#[cold]
 pub(crate) fn note_freed(bytes: usize) {
     let before = FREED_BYTES.fetch_add(bytes, Relaxed);
     if before < FREED_BYTES_MAX && before.saturating_add(bytes) >= FREED_BYTES_MAX {

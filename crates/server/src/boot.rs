@@ -151,8 +151,8 @@ fn start_advice(error: &reactor::StartError) -> String {
     }
 }
 
-/// With less memory, reports of stalls name no inlined functions: that would take more than all else may beside
-/// `--memory`.
+/// With less memory, reports of stalls name no inlined functions: that would take more than all else may
+/// beside `--memory`.
 const INLINED_BYTES_MIN: u64 = 512 << 20;
 
 /// How memory that the allocator keeps goes back to the system. A shard has it as a local value if its memory

@@ -244,8 +244,8 @@ impl Storage {
         }
     }
 
-    /// A charge of the shard's budget for work, which holds nothing yet. Bytes that it counts are taken from the
-    /// caches.
+    /// A charge of the shard's budget for work, which holds nothing yet. Bytes that it counts are taken
+    /// from the caches.
     pub fn charge_work(&self) -> memory::Charge {
         self.0.budget.hold(memory::Kind::Work, 0)
     }

@@ -150,8 +150,8 @@ impl RowConsumer for Length {
     }
 }
 
-/// Runs [`LONG_READS`] reads of `range` at once, each of which finds so many bytes in the column of that name.
-/// Returns the most bytes of the heap they take.
+/// Runs [`LONG_READS`] reads of `range` at once, each of which finds so many bytes in the column of that
+/// name. Returns the most bytes of the heap they take.
 async fn most_of_reads(
     storage: &Storage,
     table: &Rc<Table>,

@@ -34,7 +34,8 @@ pub struct StallDetector {
     pub reports_per_minute: u32,
     /// Called for each report, on its own thread.
     pub report: fn(&Stall),
-    /// Whether reports also name inlined functions. To find them takes the process 60 MiB and more for a moment.
+    /// Whether reports also name inlined functions. To find them takes the process 60 MiB and more for a
+    /// moment.
     pub inlined: bool,
 }
 

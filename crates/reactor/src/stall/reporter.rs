@@ -133,7 +133,8 @@ fn names(addresses: &[usize]) -> Vec<String> {
 
 /// As [`names`], without inlined functions: from the table of symbols.
 fn functions(addresses: &[usize]) -> Vec<String> {
-    // All addresses but the innermost are return addresses, and the call may be a function's last instruction.
+    // All addresses but the innermost are return addresses, and the call may be a function's last
+    // instruction.
     let called = |(number, address): (usize, &usize)| address - usize::from(number > 0);
     let addresses: Vec<usize> = addresses.iter().enumerate().map(called).collect();
     let found = Symbols::open().and_then(|symbols| symbols.functions(&addresses));

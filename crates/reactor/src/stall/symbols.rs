@@ -1,8 +1,8 @@
 //! Names of functions from the program's table of symbols, for processes with little memory.
 //!
-//! Debug information also knows inlined functions and lines, but to read it takes 60 MiB for a program of the size
-//! of `ceto`, whatever is looked up: a unit's abbreviations are decoded before anything else, and those of
-//! thousands of units add up. The table is read piece by piece and nothing of it is kept.
+//! Debug information also knows inlined functions and lines, but to read it takes 60 MiB for a program of
+//! the size of `ceto`, whatever is looked up: a unit's abbreviations are decoded before anything else, and
+//! those of thousands of units add up. The table is read piece by piece and nothing of it is kept.
 //!
 //! Format: System V ABI, chapter 4 ("Object Files"), with 64 bits, little endian.
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[inline(never)]
     fn named_by_the_table() -> usize {
-        named_by_the_table as fn() -> usize as usize
+        named_by_the_table as *const () as usize
     }
 
     #[test]
@@ -165,7 +165,9 @@ mod tests {
             <[_; 3]>::try_from(names.expect("readable")).expect("as many as asked for");
         assert!(own.as_deref().is_some_and(|name| name.ends_with("tests::named_by_the_table")), "{own:?}");
         assert_eq!((none, library), (None, None));
-        assert_eq!(of_library(libc::getpid as *const () as usize).as_deref(), Some("getpid"));
+        // The library has it by two names.
+        let library = of_library(libc::getpid as *const () as usize);
+        assert!(library.as_deref().is_some_and(|name| name.contains("getpid")), "{library:?}");
         assert_eq!(of_library(0), None);
     }
 }

@@ -424,8 +424,9 @@ impl Output {
         self.body_compression.is_none()
     }
 
-    /// Puts what is pending behind the queue, so that no buffer has to grow for answers on both sides of a long one: it
-    /// would take twice what is counted. In segments nothing happens: runs of envelopes are not cut.
+    /// Puts what is pending behind the queue, so that no buffer has to grow for answers on both sides of a
+    /// long one: it would take twice what is counted. In segments nothing happens: runs of envelopes are
+    /// not cut.
     pub(super) fn end_buffer(&mut self) {
         if self.segments.is_none() && !self.pending.is_empty() {
             self.queued += self.pending.len();

@@ -283,8 +283,8 @@ fn with_checksums(
     Ok(summary)
 }
 
-/// Whether a file was written with a component: a writer of this crate noted the checksum of each component in `Ceto.db`;
-/// files of other programs list theirs in `TOC.txt`.
+/// Whether a file was written with a component: a writer of this crate noted the checksum of each component
+/// in `Ceto.db`; files of other programs list theirs in `TOC.txt`.
 async fn was_written(
     dir: &Path,
     descriptor: Descriptor,

@@ -6,8 +6,8 @@
 //! cells hold the raw row or deletion, which the caller formats. Invariant: fragments of a source come in the
 //! order of that clustering, so that a page can begin behind any of them.
 //!
-//! A file is read with a permit, which also has the memory for its long rows. It is given back before the next
-//! source, so a read that waits for one holds none.
+//! A file is read with a permit, which also has the memory for its long rows. It is given back before the
+//! next source, so a read that waits for one holds none.
 
 use std::rc::Rc;
 
