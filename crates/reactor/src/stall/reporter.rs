@@ -135,7 +135,7 @@ fn names(addresses: &[usize]) -> Vec<String> {
 fn functions(addresses: &[usize]) -> Vec<String> {
     // All addresses but the innermost are return addresses, and the call may be a function's last
     // instruction.
-    let called = |(number, address): (usize, &usize)| address - usize::from(number > 0);
+    let called = |(number, address): (usize, &usize)| address.saturating_sub(usize::from(number > 0));
     let addresses: Vec<usize> = addresses.iter().enumerate().map(called).collect();
     let found = Symbols::open().and_then(|symbols| symbols.functions(&addresses));
     let found = found.unwrap_or_else(|_| vec![None; addresses.len()]);
