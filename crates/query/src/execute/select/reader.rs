@@ -53,7 +53,7 @@ impl Reader<'_> {
     /// Reads one row that nothing has to be waited for.
     #[inline]
     pub(super) fn read_now(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<Now, QueryError> {
-        if self.plan.calls_user || self.plan.fragments_of.is_some() || command.slices.is_empty() {
+        if !self.plan.looks_in_memory || command.slices.is_empty() {
             return Ok(Now::NotBegun);
         }
         if let PartitionRange::Key(key) = &command.range {
