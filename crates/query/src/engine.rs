@@ -399,6 +399,7 @@ impl Engine {
         let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, left, out));
         if done.is_err() {
             out.body.truncate(start);
+            out.tablet_payload = None;
         }
         done
     }

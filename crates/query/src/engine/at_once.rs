@@ -1,8 +1,10 @@
 //! Answers statements about one row if nothing but the commit log has to be waited for.
 //!
 //! Prepared ones then need no task: `server/native/dispatch` calls [`Engine::begin_read`] and
-//! [`Engine::begin_write`] where it parses a frame. Invariant: of a statement that is [`AtOnce::Left`]
-//! nothing was done.
+//! [`Engine::begin_write`] where it parses a frame. This is the quick road; all other statements take the
+//! plain one (`execute::statement`), and so do those that come back as [`AtOnce::Left`], of which nothing was
+//! done. Invariant: both roads give the same answers, byte for byte; `server/native/roads` compares
+//! them (docs/decisions/0007-two-roads.md).
 
 use std::rc::Rc;
 

@@ -95,7 +95,10 @@ pub(super) fn answer_at_once(
         Ok(AtOnce::Done) => Ok(Ok(())),
         Ok(AtOnce::Left(left)) => Err(left),
         Ok(AtOnce::Writing(_)) => unreachable!("a read writes nothing"),
-        Err(error) => Ok(Err(error)),
+        Err(error) => {
+            warn_of_refusal(&error, &mut response);
+            Ok(Err(error))
+        }
     };
     if let Ok(result) = &answered {
         session.requests.set(session.requests.get() + 1);
@@ -150,10 +153,16 @@ pub(super) fn end_write(session: &Session, header: &FrameHeader, ended: Result<(
 #[cold]
 fn write_failure(session: &Session, header: &FrameHeader, error: QueryError) {
     let mut response = Response::default();
-    if let QueryError::Guardrail(text) = &error {
+    warn_of_refusal(&error, &mut response);
+    write_result(session, header, &Err(error), &response);
+}
+
+/// A guardrail's refusal is a warning too.
+#[cold]
+fn warn_of_refusal(error: &QueryError, response: &mut Response) {
+    if let QueryError::Guardrail(text) = error {
         response.warnings.push(text.clone());
     }
-    write_result(session, header, &Err(error), &response);
 }
 
 /// Answers a request that runs concurrently with others. `left` says how far [`answer_at_once`] came with it
@@ -245,8 +254,8 @@ async fn execute(
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);
     }
-    if let Err(QueryError::Guardrail(text)) = &result {
-        response.warnings.push(text.clone());
+    if let Err(error) = &result {
+        warn_of_refusal(error, &mut response);
     }
     if response.body.len() >= LONG_ANSWER_BYTES && result.is_ok() {
         write_long_result(session, header, &mut response);
