@@ -20,7 +20,7 @@ use std::rc::Rc;
 use model::Table;
 use reactor::Semaphore;
 use replication::Replicator;
-use storage::{ReadCommand, Rest, RowConsumer, Storage};
+use storage::{ReadCommand, RowConsumer, Storage};
 use wire::request::QueryParameters;
 use wire::values::ValueRef;
 use wire::version::ProtocolVersion;
@@ -40,7 +40,7 @@ use crate::system::ClientRow;
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
-pub use at_once::{AtOnce, OneRow};
+pub use at_once::{AtOnce, Left, OneRow};
 pub use config::EngineConfig;
 pub use scratch::WriteBuffers;
 pub(crate) use scratch::{KeptScratch, Scratch};
@@ -279,7 +279,7 @@ impl Engine {
                 timed.end();
                 Self::written(done, out)
             }
-            AtOnce::Left(rest) => self.run(client, prepared, parameters, (values, rest), mode, out).await,
+            AtOnce::Left(left) => self.run(client, prepared, parameters, (values, left), mode, out).await,
         }
     }
 
@@ -332,6 +332,24 @@ impl Engine {
         parameters: &QueryParameters<'_>,
         out: &mut Response,
     ) -> Result<(), QueryError> {
+        reactor::in_place!(self.execute_left(client, id, result_metadata_id, parameters, Left::Untried, out))
+    }
+
+    /// As [`Self::execute`], from where an attempt to answer the same request at once ended. Precondition:
+    /// nothing was waited for since.
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    #[inline]
+    pub async fn execute_left(
+        &self,
+        client: &ClientState,
+        id: &[u8],
+        result_metadata_id: Option<&[u8]>,
+        parameters: &QueryParameters<'_>,
+        left: Left,
+        out: &mut Response,
+    ) -> Result<(), QueryError> {
         let statement = self.0.prepared.get(id).ok_or_else(|| QueryError::Unprepared { id: id.to_vec() })?;
         self.0.executed.0.set(self.0.executed.0.get() + 1);
         let prepared = &statement.prepared;
@@ -341,17 +359,20 @@ impl Engine {
         if !prepared.ordered_markers.is_empty() {
             return self.carry_out_in_order(client, prepared, parameters, &values, mode, out).await;
         }
-        let rest = match self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
-            AtOnce::Done => return Ok(()),
-            AtOnce::Writing(writing) => {
-                let timed = self.time_write(prepared);
-                let done = reactor::in_place!(writing);
-                timed.end();
-                return Self::written(done, out);
-            }
-            AtOnce::Left(rest) => rest,
+        let left = match left {
+            Left::Untried => match self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
+                AtOnce::Done => return Ok(()),
+                AtOnce::Writing(writing) => {
+                    let timed = self.time_write(prepared);
+                    let done = reactor::in_place!(writing);
+                    timed.end();
+                    return Self::written(done, out);
+                }
+                AtOnce::Left(left) => left,
+            },
+            tried => tried,
         };
-        reactor::in_place!(self.run(client, prepared, parameters, (&values, rest), mode, out))
+        reactor::in_place!(self.run(client, prepared, parameters, (&values, left), mode, out))
     }
 
     #[inline]
@@ -360,7 +381,7 @@ impl Engine {
         client: &ClientState,
         prepared: &Prepared,
         parameters: &QueryParameters<'_>,
-        (values, rest): (&[ValueRef<'_>], Option<Box<Rest>>),
+        (values, left): (&[ValueRef<'_>], Left),
         mode: MetadataMode,
         out: &mut Response,
     ) -> Result<(), QueryError> {
@@ -368,9 +389,10 @@ impl Engine {
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
-        let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, rest, out));
+        let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, left, out));
         if done.is_err() {
             out.body.truncate(start);
+            out.tablet_payload = None;
         }
         done
     }

@@ -32,7 +32,7 @@ pub mod terms;
 pub mod tracing;
 
 pub use client::{ClientState, Response};
-pub use engine::{AtOnce, BoundValues, ClientLister, Engine, EngineConfig, OneRow, VirtualTables};
+pub use engine::{AtOnce, BoundValues, ClientLister, Engine, EngineConfig, Left, OneRow, VirtualTables};
 pub use error::QueryError;
 pub use execute::one_row::Writing;
 pub use functions::user::CallTimes;

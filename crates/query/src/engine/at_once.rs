@@ -1,8 +1,10 @@
 //! Answers statements about one row if nothing but the commit log has to be waited for.
 //!
 //! Prepared ones then need no task: `server/native/dispatch` calls [`Engine::begin_read`] and
-//! [`Engine::begin_write`] where it parses a frame. Invariant: of a statement that is [`AtOnce::Left`]
-//! nothing was done.
+//! [`Engine::begin_write`] where it parses a frame. This is the quick road; all other statements take the
+//! plain one (`execute::statement`), and so do those that come back as [`AtOnce::Left`], of which nothing was
+//! done. Invariant: both roads give the same answers, byte for byte; `server/native/roads` compares
+//! them (docs/decisions/0008-two-roads.md).
 
 use std::rc::Rc;
 
@@ -39,8 +41,21 @@ pub enum AtOnce {
     Done,
     /// The answer is VOID once this write is done.
     Writing(Writing),
-    /// Nothing was answered yet; with the rest of the read if the row cache has answered a part.
-    Left(Option<Box<Rest>>),
+    /// Nothing was answered: the statement takes the plain road from where the attempt ended.
+    Left(Left),
+}
+
+/// How far an attempt to answer a read at once came.
+#[derive(Debug, Default)]
+pub enum Left {
+    /// There was none.
+    #[default]
+    Untried,
+    /// Memory has the answer, and `select` takes it from there: it needs more than `execute::point` does.
+    InMemory,
+    /// Memory lacks the answer: it is on another shard or on disk. With the rest of the read, if the row
+    /// cache was looked at.
+    Elsewhere(Option<Box<Rest>>),
 }
 
 impl Engine {
@@ -96,7 +111,7 @@ impl Engine {
         (parameters, values): (&QueryParameters<'_>, &[ValueRef<'_>]),
     ) -> Result<AtOnce, QueryError> {
         let prepared = &row.statement.prepared;
-        let Plan::Modify(plan) = &prepared.plan else { return Ok(AtOnce::Left(None)) };
+        let Plan::Modify(plan) = &prepared.plan else { return Ok(AtOnce::Left(Left::Untried)) };
         let executed = self.0.executed.0.get();
         self.0.executed.0.set(executed + 1);
         check_count(values, prepared)?;
@@ -107,7 +122,7 @@ impl Engine {
             Begun::Nothing => AtOnce::Done,
             Begun::Left => {
                 self.0.executed.0.set(executed);
-                AtOnce::Left(None)
+                AtOnce::Left(Left::Untried)
             }
         })
     }
@@ -130,7 +145,7 @@ impl Engine {
         out: &mut Response,
     ) -> Result<AtOnce, QueryError> {
         if prepared.calls_user {
-            return Ok(AtOnce::Left(None));
+            return Ok(AtOnce::Left(Left::Untried));
         }
         let binding = self.binding(prepared, values);
         let request = Request { client, parameters, binding: &binding, now: self.seconds(parameters) };
@@ -143,10 +158,10 @@ impl Engine {
                         results::append_void(&mut out.body);
                         AtOnce::Done
                     }
-                    Begun::Left => AtOnce::Left(None),
+                    Begun::Left => AtOnce::Left(Left::Untried),
                 })
             }
-            _ => Ok(AtOnce::Left(None)),
+            _ => Ok(AtOnce::Left(Left::Untried)),
         }
     }
 
@@ -169,7 +184,7 @@ impl Engine {
                 });
                 Ok(AtOnce::Done)
             }
-            Ok(Point::Left(rest)) => Ok(AtOnce::Left(rest)),
+            Ok(Point::Left(left)) => Ok(AtOnce::Left(left)),
             Err(error) => {
                 out.body.truncate(start);
                 Err(error)

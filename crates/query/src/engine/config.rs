@@ -50,6 +50,9 @@ pub struct EngineConfig {
     pub markers: MarkerOptions,
     /// Limits that operators set, with warnings and refusals.
     pub guardrails: Guardrails,
+    /// Whether statements about one row may take the quick road (`engine::at_once`), which answers as the
+    /// plain one does. Tests turn it off to compare the two.
+    pub quick_road: bool,
     /// Names and values for `system_views.settings`, besides those that follow from the other settings here.
     pub settings: Vec<(String, String)>,
 }
@@ -78,6 +81,7 @@ impl EngineConfig {
             user_function_times: CallTimes::default(),
             markers: MarkerOptions::default(),
             guardrails: Guardrails::default(),
+            quick_road: true,
             settings: Vec::new(),
         }
     }

@@ -162,7 +162,14 @@ impl Engine {
             return Ok(Now::NotBegun);
         }
         let read = self.0.replicator.read_now(command, level, consumer);
-        read.map_err(|error| consistency::read_error(error, level))
+        read.map_err(|error| self.refused_at_once(table, error, level))
+    }
+
+    /// Counts a read that was refused, as [`Self::read`] does.
+    #[cold]
+    fn refused_at_once(&self, table: &Table, error: ReplicationError, level: Consistency) -> QueryError {
+        self.load_of(table).reads.end(None);
+        consistency::read_error(error, level)
     }
 
     /// Continues a read of which [`Self::read_now`] left a rest.

@@ -103,6 +103,9 @@ impl Engine {
         let names_tables =
             matches!(prepared.plan, Plan::Select(_) | Plan::Modify(_) | Plan::Batch(_) | Plan::Truncate(..));
         prepared.qualified = names_tables && !lookup.leant_on_keyspace.get();
+        if !self.0.config.quick_road {
+            prepared.leave_quick_road();
+        }
         // Preparing has freed or kept the parsed statement.
         prepared.held_bytes = usize::try_from(counts.held_bytes() - held).unwrap_or(0);
         Ok(prepared)

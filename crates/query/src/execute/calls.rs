@@ -9,7 +9,7 @@ use std::time::Duration;
 use reactor::Deadline;
 
 use super::{Request, apply, consistency, statement as execute};
-use crate::engine::Engine;
+use crate::engine::{Engine, Left};
 use crate::functions::user::calls::Calls;
 use crate::prepare::{Plan, Prepared};
 use crate::results::MetadataMode;
@@ -30,7 +30,7 @@ pub(super) async fn statement(
     let calls = run(engine, request, prepared, request.binding).await?;
     let binding = Binding { calls: Some(&calls), ..*request.binding };
     let request = Request { binding: &binding, ..*request };
-    let executed = Box::pin(execute(engine, &request, prepared, mode, None, out)).await;
+    let executed = Box::pin(execute(engine, &request, prepared, mode, Left::Untried, out)).await;
     out.warnings.append(&mut calls.take_warnings());
     executed
 }

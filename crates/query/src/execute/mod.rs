@@ -37,7 +37,7 @@ mod write_guard;
 use model::deletion::LocalSeconds;
 use wire::request::QueryParameters;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Left};
 use crate::prepare::modify::ModifyPlan;
 use crate::prepare::{Plan, Prepared};
 use crate::results::{self, MetadataMode};
@@ -67,7 +67,7 @@ pub struct Part<'a> {
     pub binding: Binding<'a>,
 }
 
-/// Executes one statement and appends its RESULT body; `rest` is left over from an attempt to answer at once.
+/// Executes one statement and appends its RESULT body; `left` says how far an attempt to answer at once came.
 ///
 /// # Errors
 /// Any [`QueryError`].
@@ -77,14 +77,14 @@ pub async fn statement(
     request: &Request<'_>,
     prepared: &Prepared,
     mode: MetadataMode,
-    rest: Option<Box<storage::Rest>>,
+    left: Left,
     out: &mut Response,
 ) -> Result<(), QueryError> {
     if prepared.calls_user && request.binding.calls.is_none() {
         return Box::pin(calls::statement(engine, request, prepared, mode, out)).await;
     }
     match &prepared.plan {
-        Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, rest, out)),
+        Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, left, out)),
         Plan::Modify(plan) => reactor::in_place!(modify::execute(engine, request, plan, out)),
         // The plans below are rare: their futures are kept out of the hot one.
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,

@@ -124,6 +124,8 @@ pub fn begin(
             if let Some(payload) = payload {
                 *payload = None;
             }
+            // A write that was refused counts, as in `modify`.
+            engine.load_of(&plan.table).writes.end(None);
             return Err(Engine::write_failed(error, &plan.table, mutation, level, "SIMPLE"));
         }
     };

@@ -9,13 +9,13 @@
 use model::clustering::Clustering;
 use model::{RowView, Token};
 use smallvec::SmallVec;
-use storage::{Dead, Flow, Now, PartitionRange, Place, Rest, RowConsumer};
+use storage::{Dead, Flow, Now, PartitionRange, Place, RowConsumer};
 
 use super::evaluate::RowInput;
 use super::rows::{PAGE_BYTES_MAX, append_columns, most_bytes};
 use super::{Request, consistency, routing, select};
 use crate::answer_room::SMALL_BYTES;
-use crate::engine::Engine;
+use crate::engine::{Engine, Left};
 use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::{SelectionKind, Source};
 use crate::restrictions::{keys, slices};
@@ -26,8 +26,8 @@ use crate::{QueryError, Response};
 pub enum Point {
     /// The answer is complete.
     Done,
-    /// Nothing was answered; with the rest of the read if the row cache has answered a part.
-    Left(Option<Box<Rest>>),
+    /// Nothing was answered.
+    Left(Left),
 }
 
 /// Answers a point read that need not wait.
@@ -46,7 +46,7 @@ pub fn execute(
     let (SelectionKind::Columns(sources), true, None, None) =
         (&plan.selection.kind, plan.point, parameters.paging_state, &plan.fragments_of)
     else {
-        return Ok(Point::Left(None));
+        return Ok(Point::Left(Left::Untried));
     };
     let warned = out.warnings.len();
     let level = consistency::for_read(parameters.consistency)?;
@@ -59,11 +59,11 @@ pub fn execute(
     command.bypass_cache = plan.bypass_cache;
     // In the order of `select`: the first wrong value is reported.
     if !select::aim_at_single_key(plan, request.binding, command)? {
-        return Ok(Point::Left(None));
+        return Ok(Point::Left(Left::Untried));
     }
     slices::fill(&plan.restrictions, &plan.table, request.binding, &mut command.slices)?;
     let command = &*command;
-    let PartitionRange::Key(key) = &command.range else { return Ok(Point::Left(None)) };
+    let PartitionRange::Key(key) = &command.range else { return Ok(Point::Left(Left::Untried)) };
     keys::check_not_empty(&key.key)?;
     let start = out.body.len();
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
@@ -87,8 +87,9 @@ pub fn execute(
             routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             return Ok(Point::Done);
         }
-        Now::Begun(rest) if !seen => Some(rest),
-        Now::Done | Now::NotBegun | Now::Begun(_) => None,
+        Now::NotBegun => Left::Elsewhere(None),
+        Now::Begun(rest) if !seen => Left::Elsewhere(Some(rest)),
+        Now::Done | Now::Begun(_) => Left::InMemory,
     };
     out.body.truncate(start);
     out.warnings.truncate(warned);

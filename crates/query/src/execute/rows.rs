@@ -306,8 +306,10 @@ impl<'q> Rows<'q> {
         if self.page_rows != usize::MAX && self.count >= self.page_rows {
             // As in Cassandra, there is no look for a next row: the next page may be empty, and drivers'
             // tests rely on it. Two kinds of page do look: one that is full by its bytes, which Cassandra
-            // does not have, and one after which a partition that was named can have no more rows.
-            let of_one_row = clustering.is_none_or(<[u8]>::is_empty);
+            // does not have, and one after which a partition that was named can have no more rows. The latter
+            // is also the page with the one row of a full primary key (docs/compatibility.md).
+            let of_one_row = clustering.is_none_or(<[u8]>::is_empty)
+                || self.plan.restrictions.names_one_row(&self.plan.table);
             if self.plan.restrictions.key_range || !(behind || of_one_row) {
                 self.more = true;
                 return Flow::Stop;

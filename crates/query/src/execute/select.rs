@@ -15,7 +15,7 @@ use super::tombstones::TombstoneLimits;
 use super::{Request, apply, consistency, routing};
 use crate::answer_room::Grant;
 use crate::counts::Counts;
-use crate::engine::{Engine, Scratch};
+use crate::engine::{Engine, Left, Scratch};
 use crate::paging::PagingState;
 use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::SelectionKind;
@@ -39,8 +39,7 @@ fn fill_in_slices<'f>(
     })
 }
 
-/// Executes a SELECT and appends its rows. `rest` is the rest of the read after an attempt to answer without
-/// waiting.
+/// Executes a SELECT and appends its rows. `left` says how far an attempt to answer without waiting came.
 ///
 /// # Errors
 /// [`QueryError`] of values, consistency or storage; the caller then drops the bytes appended to the answer.
@@ -50,7 +49,7 @@ pub async fn execute(
     request: &Request<'_>,
     plan: &SelectPlan,
     mode: MetadataMode,
-    rest: Option<Box<storage::Rest>>,
+    left: Left,
     out: &mut Response,
 ) -> Result<(), QueryError> {
     let parameters = request.parameters;
@@ -134,9 +133,10 @@ pub async fn execute(
             if let PartitionRange::Key(key) = &read.range {
                 routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             }
-            let now = match rest {
-                Some(rest) => Now::Begun(rest),
-                None => reader.read_now(read, &mut rows)?,
+            let now = match left {
+                Left::Elsewhere(Some(rest)) => Now::Begun(rest),
+                Left::Elsewhere(None) => Now::NotBegun,
+                Left::Untried | Left::InMemory => reader.read_now(read, &mut rows)?,
             };
             match now {
                 Now::Done => {}

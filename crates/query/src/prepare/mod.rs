@@ -95,6 +95,16 @@ impl Prepared {
         }
     }
 
+    /// Has every execution take the plain road: nothing is answered before a task runs, nor from memory
+    /// alone.
+    pub(crate) fn leave_quick_road(&mut self) {
+        match &mut self.plan {
+            Plan::Select(plan) => (plan.point, plan.looks_in_memory) = (false, false),
+            Plan::Modify(plan) => plan.plain = false,
+            _ => {}
+        }
+    }
+
     /// Tables it was prepared for.
     pub fn tables(&self) -> Vec<&Table> {
         match &self.plan {
@@ -187,6 +197,7 @@ pub fn prepare(
                 progress: Progress::default(),
             };
             let mut plan = select::prepare(&mut cx, &table, &statement)?;
+            plan.looks_in_memory &= fragments_of.is_none();
             plan.fragments_of = fragments_of;
             let indexes = markers.partition_key_indexes(&table);
             return finish(Plan::Select(Box::new(plan)), markers, indexes);

@@ -55,6 +55,8 @@ pub struct SelectPlan {
     /// Whether the statement selects plain columns of one row of one partition, so that `execute::point` may
     /// answer it.
     pub point: bool,
+    /// Whether a read of one row first looks for it in memory, without waiting.
+    pub looks_in_memory: bool,
     /// Whether a user-defined function runs for each row: rows are then read in short pieces.
     pub calls_user: bool,
     /// The number of calls of functions and operators for each row.
@@ -151,6 +153,7 @@ pub fn prepare(
         && !table.is_counter();
     Ok(SelectPlan {
         point,
+        looks_in_memory: !calls_user,
         parallel: parallel.then(|| select.to_string().into_boxed_str()),
         table: Rc::clone(table),
         restrictions,

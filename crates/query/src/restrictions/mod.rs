@@ -118,6 +118,11 @@ impl Restrictions {
             && self.clustering.last().map_or(0, Clause::end) + self.null_tail == table.clustering().len()
     }
 
+    /// Whether the clustering restrictions name one row of each partition.
+    pub fn names_one_row(&self, table: &Table) -> bool {
+        self.names_rows(table) && !self.clustering_has_in()
+    }
+
     /// Whether a key column has one value, not one of several.
     pub fn is_equal(&self, column: &Column) -> bool {
         match column.kind {

@@ -1,6 +1,6 @@
 //! Writes of a shard whose memory is so full that writers are held.
 
-use query::{AtOnce, Engine, QueryError};
+use query::{AtOnce, Engine, Left, QueryError};
 use wire::values::ValueRef;
 
 use crate::support::{client, node, parameters, prepare, run};
@@ -21,7 +21,7 @@ async fn fill(engine: Engine) -> [bool; 2] {
     let value = "v".repeat(100_000);
     for key in 0..10_000 {
         if engine.storage().holds_writers() {
-            return [refused, matches!(begin(&engine, &insert.id), Ok(AtOnce::Left(None)))];
+            return [refused, matches!(begin(&engine, &insert.id), Ok(AtOnce::Left(Left::Untried)))];
         }
         run(&engine, &format!("INSERT INTO t (k, v) VALUES ({key}, '{value}')")).await;
     }

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use query::Left;
 use query::system::ClientRow;
 use reactor::net::Stream;
 use reactor::{Deadline, Group, Instant, Permit, Signal};
@@ -174,11 +175,13 @@ impl Connection {
                 return Step::Drain;
             }
             let full = native.limits.answers.are_full();
-            let at_once = |header: &FrameHeader, body: &[u8]| !full && self.answer_at_once(header, body);
+            let mut left = Left::Untried;
+            let at_once =
+                |header: &FrameHeader, body: &[u8]| !full && self.answer_at_once(header, body, &mut left);
             match reading.input.next_frame(at_once, || native.take_buffer()) {
                 Ok(Some(Next::Taken)) => {}
                 Ok(Some(Next::Frame(header, body))) => {
-                    let step = self.take_frame(header, body, reading.reserved.take());
+                    let step = self.take_frame((header, body, left), reading.reserved.take());
                     if let Some(step) = step {
                         return step;
                     }
@@ -222,17 +225,17 @@ impl Connection {
             Later::Admit(header, body) => {
                 let demand = Demand::of(header.opcode, body.len() + wire::frame::HEADER_BYTES);
                 if let Some(admitted) = self.admit_later(header, demand).await
-                    && let Some(Step::Later(later)) = self.begin(header, body, admitted)
+                    && let Some(Step::Later(later)) = self.begin((header, body, Left::Untried), admitted)
                     && let Later::Room(header, body, admitted) = *later
                     && let Some(room) = self.wait_for_room(header).await
                 {
-                    self.begin_with(header, body, (admitted, Some(room)));
+                    self.begin_with((header, body, Left::Untried), (admitted, Some(room)));
                 }
                 true
             }
             Later::Room(header, body, admitted) => {
                 if let Some(room) = self.wait_for_room(header).await {
-                    self.begin_with(header, body, (admitted, Some(room)));
+                    self.begin_with((header, body, Left::Untried), (admitted, Some(room)));
                 }
                 true
             }
@@ -321,20 +324,21 @@ impl Connection {
     }
 
     /// Answers or begins a request that needs no task, from its frame in the receive buffer. Returns false
-    /// for other requests.
+    /// for other requests; `left` is then how far the attempt came.
     #[inline]
-    fn answer_at_once(&self, header: &FrameHeader, body: &[u8]) -> bool {
+    fn answer_at_once(&self, header: &FrameHeader, body: &[u8], left: &mut Left) -> bool {
         let bytes = body.len() + wire::frame::HEADER_BYTES;
         self.session.phase.get() == Phase::Ready
             && self.session.version.get() == Some(header.version)
             && dispatch::answer_at_once(&self.session, header, body, || self.admit_at_once(bytes))
+                .map_err(|tried| *left = tried)
+                .is_ok()
     }
 
     /// Begins the request of a frame. `None` if the next frame may be cut.
     fn take_frame(
         self: &Rc<Self>,
-        header: FrameHeader,
-        body: Vec<u8>,
+        (header, body, left): (FrameHeader, Vec<u8>, Left),
         reserved: Option<Permit>,
     ) -> Option<Step> {
         let expected = self.session.version.get().unwrap_or(header.version);
@@ -370,7 +374,7 @@ impl Connection {
             None => limits.admit(demand),
         };
         match admitted {
-            Ok(admitted) => return self.begin(header, body, admitted),
+            Ok(admitted) => return self.begin((header, body, left), admitted),
             Err(Refusal::Memory) => return Some(Step::Later(Box::new(Later::Admit(header, body)))),
             Err(refusal) => self.shed(header, &refusal),
         }
@@ -378,17 +382,21 @@ impl Connection {
     }
 
     /// Starts the task of an admitted request, unless its answer has to wait for room.
-    fn begin(&self, header: FrameHeader, body: Vec<u8>, admitted: InFlight) -> Option<Step> {
+    fn begin(&self, (header, body, left): (FrameHeader, Vec<u8>, Left), admitted: InFlight) -> Option<Step> {
         let usual = self.session.output.borrow().usual_bytes();
         match self.session.native.limits.answer_now(usual) {
-            Some(room) => self.begin_with(header, body, (admitted, room)),
+            Some(room) => self.begin_with((header, body, left), (admitted, room)),
             None => return Some(Step::Later(Box::new(Later::Room(header, body, admitted)))),
         }
         None
     }
 
     /// Starts the task of a request that has all its permits.
-    fn begin_with(&self, header: FrameHeader, body: Vec<u8>, (admitted, room): (InFlight, Option<Permit>)) {
+    fn begin_with(
+        &self,
+        (header, body, left): (FrameHeader, Vec<u8>, Left),
+        (admitted, room): (InFlight, Option<Permit>),
+    ) {
         let mut held = self.hold(admitted, room);
         let heavy = dispatch::is_heavy(&header);
         let working = Working::begin(&self.session, heavy);
@@ -402,7 +410,7 @@ impl Connection {
             return;
         }
         reactor::spawn_now(Group::STATEMENT, move || async move {
-            reactor::in_place!(dispatch::answer(working.session(), header, body));
+            reactor::in_place!(dispatch::answer(working.session(), header, body, left));
             working.session().keep_room(held.take_room());
             drop((held, working));
         });

@@ -4,7 +4,7 @@ mod handshake;
 
 use std::rc::Rc;
 
-use query::{AtOnce, BoundValues, ClientState, OneRow, QueryError, Response};
+use query::{AtOnce, BoundValues, ClientState, Left, OneRow, QueryError, Response};
 use reactor::{Deadline, Group};
 use storage::ReadNotes;
 use wire::error::{ErrorBody, PlainError};
@@ -47,7 +47,7 @@ pub(super) async fn answer_heavy(session: &Session, header: FrameHeader, body: V
         overloaded(session, header, TOO_LATE);
         return;
     }
-    answer(session, header, body).await;
+    answer(session, header, body, Left::Untried).await;
 }
 
 /// Cassandra's error text for a request that waited longer than its client.
@@ -55,31 +55,33 @@ pub(super) const TOO_LATE: &str = "Query timed out before it could start";
 
 /// Without a task, answers a prepared read of a row that is in memory, or begins a prepared write of one row
 /// that the commit log accepts now; the write then stands in the shard's line with the permits from `admit`.
-/// Returns false for other requests, or if `admit` refuses; nothing has been done then.
+///
+/// # Errors
+/// Other requests, or if `admit` refuses: nothing has been done. [`answer`] goes on from there.
 #[inline]
 pub(super) fn answer_at_once(
     session: &Rc<Session>,
     header: &FrameHeader,
     body: &[u8],
     admit: impl FnOnce() -> Option<Option<Held>>,
-) -> bool {
+) -> Result<(), Left> {
     if header.opcode != Opcode::Execute || header.body_length > SHORT_BODY_BYTES {
-        return false;
+        return Err(Left::Untried);
     }
     if header.flags.contains(Flags::TRACING | Flags::CUSTOM_PAYLOAD | Flags::COMPRESSED) {
-        return false;
+        return Err(Left::Untried);
     }
     let engine = &session.native.engine;
     let Some(row) = wire::request::execute_id(body).and_then(|id| engine.one_row(id)) else {
-        return false;
+        return Err(Left::Untried);
     };
     let extensions = session.extensions.get();
     // Errors are reported when the request is decoded again.
     let mut values = BoundValues::new();
     let decoded = wire::request::decode_execute(header, body, &extensions, |value| values.push(value));
-    let Ok(Execute { result_metadata_id, parameters, .. }) = &decoded else { return false };
+    let Ok(Execute { result_metadata_id, parameters, .. }) = &decoded else { return Err(Left::Untried) };
     if parameters.values.is_named() {
-        return false;
+        return Err(Left::Untried);
     }
     let request = (parameters, &values[..]);
     if row.writes {
@@ -89,14 +91,22 @@ pub(super) fn answer_at_once(
     let client = session.client.borrow();
     let result = engine.begin_read(&client, &row, *result_metadata_id, request, &mut response);
     drop(client);
-    let answered = result.map(|begun| matches!(begun, AtOnce::Done).then_some(())).transpose();
-    if let Some(result) = &answered {
+    let answered = match result {
+        Ok(AtOnce::Done) => Ok(Ok(())),
+        Ok(AtOnce::Left(left)) => Err(left),
+        Ok(AtOnce::Writing(_)) => unreachable!("a read writes nothing"),
+        Err(error) => {
+            warn_of_refusal(&error, &mut response);
+            Ok(Err(error))
+        }
+    };
+    if let Ok(result) = &answered {
         session.requests.set(session.requests.get() + 1);
         session.native.count(result);
         write_result(session, header, result, &response);
     }
     session.native.give_buffer(response.body);
-    answered.is_some()
+    answered.map(drop)
 }
 
 /// As [`answer_at_once`], for a write.
@@ -107,8 +117,8 @@ fn begin_write(
     row: &OneRow,
     request: (&QueryParameters<'_>, &[ValueRef<'_>]),
     admit: impl FnOnce() -> Option<Option<Held>>,
-) -> bool {
-    let Some(held) = admit() else { return false };
+) -> Result<(), Left> {
+    let Some(held) = admit() else { return Err(Left::Untried) };
     let client = session.client.borrow();
     let timed = session.native.engine.time(row);
     let begun = session.native.engine.begin_write(&client, row, request);
@@ -119,15 +129,15 @@ fn begin_write(
             let working = Working::begin(session, false);
             let begun = Begun { working, header: *header, writing, timed, held };
             session.native.writes.join(begun);
-            return true;
+            return Ok(());
         }
-        Ok(AtOnce::Left(_)) => return false,
+        Ok(AtOnce::Left(left)) => return Err(left),
         Ok(AtOnce::Done) => Ok(()),
         Err(error) => Err(error),
     };
     session.requests.set(session.requests.get() + 1);
     end_write(session, header, ended);
-    true
+    Ok(())
 }
 
 /// Answers a write that [`answer_at_once`] began.
@@ -143,18 +153,25 @@ pub(super) fn end_write(session: &Session, header: &FrameHeader, ended: Result<(
 #[cold]
 fn write_failure(session: &Session, header: &FrameHeader, error: QueryError) {
     let mut response = Response::default();
-    if let QueryError::Guardrail(text) = &error {
-        response.warnings.push(text.clone());
-    }
+    warn_of_refusal(&error, &mut response);
     write_result(session, header, &Err(error), &response);
 }
 
-/// Answers a request that runs concurrently with others.
-pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>) {
+/// A guardrail's refusal is a warning too.
+#[cold]
+fn warn_of_refusal(error: &QueryError, response: &mut Response) {
+    if let QueryError::Guardrail(text) = error {
+        response.warnings.push(text.clone());
+    }
+}
+
+/// Answers a request that runs concurrently with others. `left` says how far [`answer_at_once`] came with it
+/// in this slice of the core.
+pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>, left: Left) {
     let native = &session.native;
     match decompressed(session, &header, body) {
         Ok(body) => {
-            if let Err(error) = reactor::in_place!(execute(session, &header, &body)) {
+            if let Err(error) = reactor::in_place!(execute(session, &header, &body, left)) {
                 protocol_error(session, header.stream, &error);
             }
             native.give_buffer(body);
@@ -176,7 +193,12 @@ fn decompressed(session: &Session, header: &FrameHeader, body: Vec<u8>) -> Resul
     result.map(|()| plain)
 }
 
-async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result<(), ProtocolError> {
+async fn execute(
+    session: &Session,
+    header: &FrameHeader,
+    body: &[u8],
+    left: Left,
+) -> Result<(), ProtocolError> {
     let native = &session.native;
     session.requests.set(session.requests.get() + 1);
     let extensions = session.extensions.get();
@@ -208,7 +230,7 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
         }
         Request::Execute { id, result_metadata_id, parameters } => {
             let execution =
-                native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response);
+                native.engine.execute_left(&client, id, *result_metadata_id, parameters, left, &mut response);
             match &reads {
                 None => reactor::in_place!(execution),
                 Some(reads) => Box::pin(storage::noting(reads, execution)).await,
@@ -232,8 +254,8 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);
     }
-    if let Err(QueryError::Guardrail(text)) = &result {
-        response.warnings.push(text.clone());
+    if let Err(error) = &result {
+        warn_of_refusal(error, &mut response);
     }
     if response.body.len() >= LONG_ANSWER_BYTES && result.is_ok() {
         write_long_result(session, header, &mut response);

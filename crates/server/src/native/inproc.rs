@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use query::Left;
 use wire::frame::FrameHeader;
 
 use super::framing::{Input, Next};
@@ -37,9 +38,12 @@ impl InProcess {
         self.input.feed(bytes);
         loop {
             let session = &self.session;
+            let mut left = Left::Untried;
             let at_once = |header: &FrameHeader, body: &[u8]| {
                 session.phase.get() == Phase::Ready
                     && dispatch::answer_at_once(session, header, body, || Some(None))
+                        .map_err(|tried| left = tried)
+                        .is_ok()
             };
             let next = self.input.next_frame(at_once, || session.native.take_buffer());
             let next = next.map_err(|error| NotAFrame(error.to_string()))?;
@@ -49,7 +53,7 @@ impl InProcess {
                 None => break,
             };
             if self.session.phase.get() == Phase::Ready {
-                reactor::in_place!(dispatch::answer(&self.session, header, body));
+                reactor::in_place!(dispatch::answer(&self.session, header, body, left));
             } else {
                 dispatch::answer_in_turn(&self.session, header, body, &mut self.input).await;
             }

@@ -18,9 +18,18 @@ use crate::cache::{Claim, Sought, Walked};
 use crate::memtable::{Memtable, PartitionRef, VersionCursor};
 use crate::tablet::Tablet;
 
+/// The outcome of [`Reader::row_of_both`]. Unless the row was handed over, a merge has to read it.
+pub(super) enum Both {
+    /// The row, or that there is none.
+    HandedOver(Flow),
+    /// Nothing: the row cache has the partition and lacks the row.
+    Gap,
+    /// Nothing: the partition is not of the simple kind, or not in the row cache.
+    Merge,
+}
+
 impl Reader<'_> {
-    /// Hands over the one row that is requested; `None` if nothing was handed over and a merge has to read
-    /// the row.
+    /// Hands over the one row that is requested.
     ///
     /// The memtable is the tablet's only one, and the version the partition's only one.
     #[inline(never)]
@@ -30,7 +39,7 @@ impl Reader<'_> {
         (memtable, partition, version): (&Rc<Memtable>, PartitionRef, u32),
         (token, key): (Token, &[u8]),
         consumer: &mut dyn RowConsumer,
-    ) -> Option<Flow> {
+    ) -> Both {
         let mut pair = std::mem::take(&mut self.scratch.pair);
         let flow = self.merge_both(
             &mut pair,
@@ -50,7 +59,7 @@ impl Reader<'_> {
         (memtable, partition, version): (&Rc<Memtable>, PartitionRef, u32),
         (token, key): (Token, &[u8]),
         consumer: &mut dyn RowConsumer,
-    ) -> Option<Flow> {
+    ) -> Both {
         let shape = self.shape();
         let (table, now) = (&self.command.table, self.command.now);
         let contents = memtable.contents();
@@ -59,10 +68,10 @@ impl Reader<'_> {
         let own = match cursor.next(&contents, shape) {
             None => None,
             Some(Unfiltered::Row { clustering, row }) => Some((clustering, row)),
-            Some(Unfiltered::Change { .. }) => return None,
+            Some(Unfiltered::Change { .. }) => return Both::Merge,
         };
         if own_static.is_some() || cursor.next(&contents, shape).is_some() {
-            return None;
+            return Both::Merge;
         }
         let (mut cached_deletion, mut is_plain) = (DeletionTime::LIVE, true);
         pair.cached.clear();
@@ -79,8 +88,10 @@ impl Reader<'_> {
             }
             Flow::Continue
         });
-        if !matches!(walked, Walked::Done(_)) || !is_plain {
-            return None;
+        match walked {
+            Walked::Done(_) if is_plain => {}
+            Walked::Left(_) => return Both::Gap,
+            Walked::Done(_) | Walked::Unknown => return Both::Merge,
         }
         let cached = (!pair.cached.is_empty()).then(|| RowView::trusted(&pair.cached));
         let (clustering, row) = match (own, cached) {
@@ -100,14 +111,14 @@ impl Reader<'_> {
         if there && graves.found_any() {
             let place = passed(clustering, row.is_some(), shape.reversed);
             if graves.say((token, key), Some(place), consumer) == Flow::Stop {
-                return Some(Flow::Stop);
+                return Both::HandedOver(Flow::Stop);
             }
         }
-        let Some(row) = row else { return Some(graves.partition((token, key), consumer)) };
+        let Some(row) = row else { return Both::HandedOver(graves.partition((token, key), consumer)) };
         let mut flow = consumer.partition(key, token, None);
         if flow == Flow::Continue {
             flow = consumer.row(clustering, row);
         }
-        Some(if flow == Flow::Stop { Flow::Stop } else { consumer.partition_end() })
+        Both::HandedOver(if flow == Flow::Stop { Flow::Stop } else { consumer.partition_end() })
     }
 }

@@ -61,6 +61,7 @@ pub(crate) enum Found {
 
 impl CachedPartition {
     /// Begins to read; afterwards deletion and static row are known. `claim` and `files` were taken together.
+    /// `gap` says that the cache was found to lack the beginning: it is not asked again.
     ///
     /// # Errors
     /// Those of opening the partition in files.
@@ -70,11 +71,11 @@ impl CachedPartition {
         table: &Rc<Table>,
         (token, key): (Token, &[u8]),
         (files, room): (Vec<Rc<TableFile>>, &Rc<RowRoom>),
-        shape: Shape<'_>,
+        (shape, gap): (Shape<'_>, bool),
     ) -> Result<Self, StorageError> {
         let mut static_row = Vec::new();
         let sought = Sought { token, key, orders: shape.orders };
-        let head = cache.head(claim, sought, &mut static_row);
+        let head = if gap { None } else { cache.head(claim, sought, &mut static_row) };
         let mut partition = Self {
             cache: Rc::clone(cache),
             claim,

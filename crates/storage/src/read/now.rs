@@ -10,6 +10,7 @@ use std::rc::Rc;
 use model::reconcile::deletion;
 use model::{DeletionTime, RowView, Token};
 
+use super::both::Both;
 use super::dead::Graves;
 use super::partition::{Reader, passed};
 use super::skip::asks_for_one_row;
@@ -188,8 +189,9 @@ impl Storage {
             Reader { command, scratch: self.take_scratch(), permits: &self.0.permits, room: None };
         let left = match memory {
             Some(memory) => match reader.row_of_both((&tablet, claim), memory, (token, key), consumer) {
-                Some(_) => Err(Now::Done),
-                None => Ok(None),
+                Both::HandedOver(_) => Err(Now::Done),
+                Both::Gap => Ok(Some((command.slices.clone(), false))),
+                Both::Merge => Ok(None),
             },
             None => match reader.walk_cache(&tablet, claim, token, key, consumer) {
                 (Walked::Done(_), _) => Err(Now::Done),

@@ -7,6 +7,7 @@ use model::reconcile::{deletion, is_live};
 use model::{DeletionTime, RowView, Token, Unfiltered};
 use sstable::RowRoom;
 
+use super::both::Both;
 use super::cached::CachedPartition;
 use super::dead::Graves;
 use super::merge::{Merge, Step};
@@ -78,10 +79,13 @@ impl<'c> Reader<'c> {
                 }
                 if let Some(claim) = claim
                     && asks_for_one_row(&self.command.table, self.shape())
-                    && let Some(flow) =
-                        self.row_of_both((tablet, claim), (&only, partition, version), (token, key), consumer)
                 {
-                    return Ok(flow);
+                    let one = (&only, partition, version);
+                    match self.row_of_both((tablet, claim), one, (token, key), consumer) {
+                        Both::HandedOver(flow) => return Ok(flow),
+                        Both::Gap => left = Some((self.command.slices.clone(), false)),
+                        Both::Merge => {}
+                    }
                 }
             }
             Some(_) => {}
@@ -105,6 +109,8 @@ impl<'c> Reader<'c> {
             Some((slices, announced)) => (slices, *announced),
             None => (&self.command.slices, false),
         };
+        // One row is left only where the cache has a gap; of many rows it may have more.
+        let gap = left.is_some() && asks_for_one_row(&self.command.table, self.shape());
         let shape = Shape { slices, ..self.shape() };
         // Taken together, before anything waits.
         let mut files: Vec<_> =
@@ -126,7 +132,7 @@ impl<'c> Reader<'c> {
                     table,
                     (token, key),
                     (files, permit.room()),
-                    shape,
+                    (shape, gap),
                 )
                 .await?;
                 sources.push(Source::new(Input::Cached(Box::new(opened))));

@@ -54,11 +54,8 @@ impl Reader<'_> {
     /// Reads one row that nothing has to be waited for.
     #[inline]
     pub(super) fn read_now(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<Now, QueryError> {
-        if self.plan.calls_user
-            || self.plan.calls > CALLS_AT_ONCE
-            || self.plan.fragments_of.is_some()
-            || command.slices.is_empty()
-        {
+        let computes = self.plan.calls > CALLS_AT_ONCE;
+        if !self.plan.looks_in_memory || computes || command.slices.is_empty() {
             return Ok(Now::NotBegun);
         }
         if let PartitionRange::Key(key) = &command.range {
