@@ -110,7 +110,7 @@ async fn full_pages(engine: Engine) {
         ("SELECT * FROM full_pages WHERE k = 1 AND c = 2", 1, vec![1]),
         ("SELECT k, writetime(v) FROM one_row_each WHERE k = 1", 1, vec![1]),
         ("SELECT * FROM full_pages WHERE k IN (1, 2) AND c = 2", 1, vec![1]),
-        ("SELECT * FROM full_pages WHERE k = 1 AND c IN (2)", 1, vec![1, 0]),
+        ("SELECT * FROM full_pages WHERE k = 1 AND c IN (2, 3)", 1, vec![1, 1, 0]),
         ("SELECT * FROM one_row_each WHERE k = 1", 1, vec![1]),
         ("SELECT * FROM one_row_each WHERE k IN (1, 2) LIMIT 7", 1, vec![1, 1]),
         ("SELECT * FROM one_row_each WHERE k IN (2, 1)", 2, vec![2]),

@@ -11,7 +11,7 @@ use super::{Answers, SHARDS};
 
 /// The statements, with the values of their markers before and behind those of the primary key. `$` stands
 /// for the table, `#` for the restrictions, `!` for the names of an INSERT, `?#` for its markers.
-const WRITES: [(&str, fn() -> Vec<Value>, fn() -> Vec<Value>); 9] = [
+const WRITES: [(&str, Values, Values); 9] = [
     ("INSERT INTO $ (!, v, w) VALUES (?#, ?, ?) USING TIMESTAMP 10", none, || vec![int(1), text("one")]),
     ("INSERT INTO $ (!, w) VALUES (?#, ?)", none, || vec![text("two")]),
     ("INSERT INTO $ (!) VALUES (?#)", none, none),
@@ -22,6 +22,9 @@ const WRITES: [(&str, fn() -> Vec<Value>, fn() -> Vec<Value>); 9] = [
     ("DELETE FROM $ USING TIMESTAMP 5 WHERE #", none, none),
     ("UPDATE $ USING TIMESTAMP 70 SET v = 7 WHERE #", none, none),
 ];
+
+/// Values of some markers of a statement.
+type Values = fn() -> Vec<Value>;
 
 fn none() -> Vec<Value> {
     Vec::new()
