@@ -124,10 +124,8 @@ async fn expire(engine: &Engine, table: &Table, counters: &Counters) -> Result<(
     let Some(statements) = Statements::new(table, reactor::wall_clock_us().div_euclid(1000)) else {
         return Ok(());
     };
-    let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
-    let tablets = table.tablets();
-    for tablet in tablets.tablets().filter(|tablet| tablets.shard_of(*tablet, shards) == shard) {
-        let (first, last) = tablets.range(tablet);
+    for tablet in engine.replicator().own_tablets(table) {
+        let (first, last) = table.tablets().range(tablet);
         let bounds = [first.0.to_be_bytes(), last.0.to_be_bytes()];
         let bounds = encoded(bounds.iter().map(|token| Some(token.as_slice())));
         let mut state: Option<Vec<u8>> = None;

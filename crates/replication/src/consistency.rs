@@ -5,7 +5,7 @@
 //! that it cannot reach.
 
 use crate::error::ReplicationError;
-use crate::placement::Placement;
+use crate::replica_counts::ReplicaCounts;
 
 /// How many replicas must answer before the client gets the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,9 +39,9 @@ pub enum Consistency {
 impl Consistency {
     /// Replicas that must answer, and those alive that count; `alive` is in the coordinator's data center.
     #[inline]
-    fn required_and_alive(self, placement: &Placement) -> (u32, u32) {
+    fn required_and_alive(self, counts: &ReplicaCounts) -> (u32, u32) {
         let quorum = |factor: u32| factor / 2 + 1;
-        let (total, local, alive) = (placement.total(), placement.local(), placement.alive());
+        let (total, local, alive) = (counts.total(), counts.local(), counts.alive());
         match self {
             Self::Any | Self::One | Self::LocalOne | Self::NodeLocal => (1, alive),
             Self::Two => (2, alive),
@@ -49,7 +49,7 @@ impl Consistency {
             Self::Quorum | Self::Serial => (quorum(total), alive),
             Self::All => (total.max(1), alive),
             Self::LocalQuorum | Self::LocalSerial => (quorum(local), alive),
-            Self::EachQuorum => placement
+            Self::EachQuorum => counts
                 .each_data_center()
                 .map(|(factor, alive)| (quorum(factor), alive))
                 .find(|(required, alive)| alive < required)
@@ -62,8 +62,8 @@ impl Consistency {
     /// # Errors
     /// [`ReplicationError::Unavailable`] where fewer replicas are alive.
     #[inline]
-    pub fn check_available(self, placement: &Placement) -> Result<u32, ReplicationError> {
-        let (required, alive) = self.required_and_alive(placement);
+    pub fn check_available(self, counts: &ReplicaCounts) -> Result<u32, ReplicationError> {
+        let (required, alive) = self.required_and_alive(counts);
         if alive < required { Err(ReplicationError::Unavailable { required, alive }) } else { Ok(required) }
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     fn check(options: &[(&str, &str)], level: Consistency, expected: Result<u32, (u32, u32)>) {
         let options: BTreeMap<String, String> =
             options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let found = level.check_available(&Placement::new(&options, "datacenter1"));
+        let found = level.check_available(&ReplicaCounts::new(&options, "datacenter1"));
         let found = found.map_err(|error| match error {
             ReplicationError::Unavailable { required, alive } => (required, alive),
             other => panic!("{other}"),

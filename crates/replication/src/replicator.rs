@@ -12,7 +12,7 @@ use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
-use crate::placement::Placements;
+use crate::replica_counts::KnownReplicaCounts;
 
 /// Writes to and reads from replicas.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct Replicator(Rc<Inner>);
 struct Inner {
     storage: Storage,
     data_center: String,
-    placements: RefCell<Placements>,
+    replica_counts: RefCell<KnownReplicaCounts>,
     acceptor: Acceptor,
     limiter: RateLimiter,
     /// Logged batches that are being tried again.
@@ -49,7 +49,7 @@ impl Replicator {
         let inner = Inner {
             storage,
             data_center: data_center.into(),
-            placements: RefCell::new(Placements::default()),
+            replica_counts: RefCell::new(KnownReplicaCounts::default()),
             retries: Rc::default(),
             limiter: RateLimiter::default(),
             acceptor: Acceptor::new(Rc::new(PartitionLines::default())),
@@ -90,8 +90,8 @@ impl Replicator {
     #[inline]
     pub fn required(&self, keyspace: &str, consistency: Consistency) -> Result<u32, ReplicationError> {
         let schema = self.0.storage.borrow_schema();
-        let mut placements = self.0.placements.borrow_mut();
-        consistency.check_available(placements.of(&schema, keyspace, &self.0.data_center))
+        let mut replica_counts = self.0.replica_counts.borrow_mut();
+        consistency.check_available(replica_counts.of(&schema, keyspace, &self.0.data_center))
     }
 
     /// As [`Replicator::required`], in the keyspace of `table`.
@@ -105,8 +105,8 @@ impl Replicator {
         consistency: Consistency,
     ) -> Result<u32, ReplicationError> {
         let schema = self.0.storage.borrow_schema();
-        let mut placements = self.0.placements.borrow_mut();
-        consistency.check_available(placements.of_table(&schema, table, &self.0.data_center))
+        let mut replica_counts = self.0.replica_counts.borrow_mut();
+        consistency.check_available(replica_counts.of_table(&schema, table, &self.0.data_center))
     }
 }
 

@@ -58,7 +58,7 @@ pub use import::{ImportReport, ImportSource};
 pub use large_data::{LargeDataOf, LargeLimits};
 pub use partition_guard::{PartitionGuards, PartitionLimit};
 pub use read::{
-    Dead, Flow, Now, PartitionBound, PartitionRange, Place, ReadCommand, Rest, RowConsumer, Slices,
+    Dead, Flow, FromMemory, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices, Unread,
     fragments_table,
 };
 pub use report::{SizeEstimate, TableReport};

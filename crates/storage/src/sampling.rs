@@ -122,7 +122,7 @@ impl Storage {
         Some(SampledLoad { reads: ended.reads.most_counted(most), writes: ended.writes.most_counted(most) })
     }
 
-    /// Notes for samplings that [`Storage::read_now`] has answered a read. That is for its caller to say, who
+    /// Notes for samplings that [`Storage::read_from_memory`] has answered a read. That is for its caller to say, who
     /// may have to begin anew with [`Storage::read`], which notes by itself.
     #[inline]
     pub fn note_read(&self, table: TableId, key: &[u8]) {

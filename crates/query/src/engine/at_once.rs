@@ -8,13 +8,13 @@
 
 use std::rc::Rc;
 
-use storage::Rest;
+use replication::read::Unread;
 use wire::request::QueryParameters;
 use wire::values::ValueRef;
 
 use super::values::check_count;
 use super::{Engine, metadata_mode};
-use crate::execute::one_row::{self, Begun, When, Writing};
+use crate::execute::one_row::{self, Attempt, When, Writing};
 use crate::execute::point::Point;
 use crate::execute::{self, Request};
 use crate::load::Timed;
@@ -53,9 +53,9 @@ pub enum Left {
     Untried,
     /// Memory has the answer, and `select` takes it from there: it needs more than `execute::point` does.
     InMemory,
-    /// Memory lacks the answer: it is on another shard or on disk. With the rest of the read, if the row
-    /// cache was looked at.
-    Elsewhere(Option<Box<Rest>>),
+    /// Memory lacks the answer: it is on another shard or on disk. With the part of the read that is left, if
+    /// the row cache was looked at.
+    Elsewhere(Option<Unread>),
 }
 
 impl Engine {
@@ -118,9 +118,9 @@ impl Engine {
         let binding = self.binding(prepared, values);
         let request = Request { client, parameters, binding: &binding, now: self.seconds(parameters) };
         Ok(match one_row::begin(self, &request, plan, When::Now)? {
-            Begun::Writing(writing) => AtOnce::Writing(writing),
-            Begun::Nothing => AtOnce::Done,
-            Begun::Left => {
+            Attempt::Writing(writing) => AtOnce::Writing(writing),
+            Attempt::Nothing => AtOnce::Done,
+            Attempt::NotBegun => {
                 self.0.executed.0.set(executed);
                 AtOnce::Left(Left::Untried)
             }
@@ -153,12 +153,12 @@ impl Engine {
             Plan::Select(plan) => self.read_at_once(&request, prepared, plan, mode, out),
             Plan::Modify(plan) if one_row::is_one(self, plan) => {
                 Ok(match one_row::begin(self, &request, plan, When::Always(&mut out.tablet_payload))? {
-                    Begun::Writing(writing) => AtOnce::Writing(writing),
-                    Begun::Nothing => {
+                    Attempt::Writing(writing) => AtOnce::Writing(writing),
+                    Attempt::Nothing => {
                         results::append_void(&mut out.body);
                         AtOnce::Done
                     }
-                    Begun::Left => AtOnce::Left(Left::Untried),
+                    Attempt::NotBegun => AtOnce::Left(Left::Untried),
                 })
             }
             _ => Ok(AtOnce::Left(Left::Untried)),

@@ -7,8 +7,10 @@ use std::time::Duration;
 use model::mutation::MutationView;
 use model::{Table, Token};
 use reactor::Deadline;
+use replication::read::{FromMemory, Unread};
+use replication::write::Pending;
 use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, ReplicationError};
-use storage::{Applying, Now, PartitionRange, ReadCommand, Rest, RowConsumer};
+use storage::{PartitionRange, ReadCommand, RowConsumer};
 
 use super::{Engine, VIRTUAL_PREFIX};
 use crate::QueryError;
@@ -39,8 +41,7 @@ impl Engine {
     }
 
     /// As [`Self::write`], if nothing has to be waited for before the commit log has the mutation; otherwise
-    /// `None`, and nothing was begun. Precondition: [`Storage::holds_writers`] returned false. Errors of the
-    /// returned write go through [`Self::write_failed`].
+    /// `None`, and nothing was begun. Errors of the returned write go through [`Self::write_failed`].
     #[inline]
     pub(crate) fn begin_mutation(
         &self,
@@ -48,7 +49,7 @@ impl Engine {
         (mutation, token): (&[u8], Token),
         level: Consistency,
         timeout: Option<Duration>,
-    ) -> Result<Option<Applying>, ReplicationError> {
+    ) -> Result<Option<Pending>, ReplicationError> {
         if mutation.len() > LONG_MUTATION_BYTES {
             return Ok(None);
         }
@@ -149,19 +150,19 @@ impl Engine {
         read.map_err(|error| consistency::read_error(error, level))
     }
 
-    /// As [`Self::read`], if nothing has to be waited for; see [`Now`].
+    /// As [`Self::read`], if nothing has to be waited for; see [`FromMemory`].
     #[inline]
-    pub(crate) fn read_now(
+    pub(crate) fn read_from_memory(
         &self,
         command: &ReadCommand,
         level: Consistency,
         consumer: &mut dyn RowConsumer,
-    ) -> Result<Now, QueryError> {
+    ) -> Result<FromMemory, QueryError> {
         let table = &command.table;
         if table.is_counter() || table.keyspace().starts_with(VIRTUAL_PREFIX) {
-            return Ok(Now::NotBegun);
+            return Ok(FromMemory::NotBegun);
         }
-        let read = self.0.replicator.read_now(command, level, consumer);
+        let read = self.0.replicator.read_from_memory(command, level, consumer);
         read.map_err(|error| self.refused_at_once(table, error, level))
     }
 
@@ -172,11 +173,11 @@ impl Engine {
         consistency::read_error(error, level)
     }
 
-    /// Continues a read of which [`Self::read_now`] left a rest.
-    pub(crate) async fn read_rest(
+    /// Continues a read that [`Self::read_from_memory`] began.
+    pub(crate) async fn read_unread(
         &self,
         command: &ReadCommand,
-        rest: Box<Rest>,
+        unread: Unread,
         level: Consistency,
         timeout: Option<Duration>,
         consumer: &mut dyn RowConsumer,
@@ -184,7 +185,7 @@ impl Engine {
         let deadline = Deadline::about(timeout.unwrap_or(self.0.config.read_timeout));
         let load = self.load_of(&command.table);
         let began = load.reads.begin();
-        let read = self.0.replicator.read_rest(command, rest, level, deadline, consumer).await;
+        let read = self.0.replicator.read_unread(command, unread, deadline, consumer).await;
         load.reads.end(began);
         read.map_err(|error| consistency::read_error(error, level))
     }

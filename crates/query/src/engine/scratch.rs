@@ -4,7 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use model::{Table, Token};
-use storage::{Applying, PartitionRange, ReadCommand, Slices};
+use replication::write::Pending;
+use storage::{PartitionRange, ReadCommand, Slices};
 
 use super::Engine;
 use crate::execute::rows::RowBuffers;
@@ -28,7 +29,7 @@ impl Engine {
     #[inline]
     fn keep_scratch(&self, mut scratch: Box<Scratch>) {
         // A write may be left here whose outcome the caller no longer waits for.
-        scratch.applying = None;
+        scratch.pending = None;
         let mut scratches = self.0.scratches.borrow_mut();
         if scratches.len() < SCRATCHES_MAX && scratch.is_small() {
             scratches.push(scratch);
@@ -52,7 +53,7 @@ pub(crate) struct Scratch {
     pub(crate) write: WriteBuffers,
     /// The write of `write.mutation` that is in progress. It is stored here so that the future that waits for
     /// it moves as a pointer.
-    pub(crate) applying: Option<Applying>,
+    pub(crate) pending: Option<Pending>,
 }
 
 /// Buffers of a write.
@@ -79,7 +80,7 @@ impl Scratch {
             now: 0,
             bypass_cache: false,
         };
-        Self { read, rows: RowBuffers::default(), write: WriteBuffers::default(), applying: None }
+        Self { read, rows: RowBuffers::default(), write: WriteBuffers::default(), pending: None }
     }
 
     /// Whether keeping it costs little.

@@ -13,10 +13,10 @@ use replication::{BatchWrite, Consistency};
 use wire::request::BatchKind;
 use wire::values::ValueRef;
 
-use super::apply::{self, Moment, Updates};
 use super::disk_guard::DiskUsage;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
+use super::updates::{self, Moment, Updates};
 use super::{Part, Request, conditional, consistency, counter, json, modify};
 use crate::engine::Engine;
 use crate::guardrails::Guardrails;
@@ -42,13 +42,13 @@ pub async fn execute(
     plan: &BatchPlan,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
+    let timeout = updates::timeout(plan.timeout.as_ref(), request.binding)?;
     let statements: Vec<Part<'_>> =
         plan.statements.iter().map(|plan| Part { plan, binding: *request.binding }).collect();
     let timestamp = match &plan.timestamp {
         None => None,
         Some(term) => {
-            apply::timestamp(term, request.binding).map_err(|error| keys_first(&statements, error))?
+            updates::timestamp(term, request.binding).map_err(|error| keys_first(&statements, error))?
         }
     };
     parts(engine, request, plan.kind, (timestamp, timeout), &statements, out).await
@@ -204,7 +204,7 @@ impl Gathered {
     /// [`QueryError::Invalid`] for values that cannot be written and for batches that grow too large.
     pub fn add(&mut self, part: &Part<'_>, moment: Moment, prior: &Prior) -> Result<(), QueryError> {
         let Self { updates, places, key, rows } = self;
-        apply::apply(part.plan, &part.binding, moment, prior, key, rows, &mut ByKey { updates, places })?;
+        updates::add(part.plan, &part.binding, moment, prior, key, rows, &mut ByKey { updates, places })?;
         if self.bytes() > BATCH_BYTES_MAX {
             return Err(QueryError::invalid("Batch too large"));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reactor::Deadline;
 
-use super::{Request, apply, consistency, statement as execute};
+use super::{Request, consistency, statement as execute, updates};
 use crate::engine::{Engine, Left};
 use crate::functions::user::calls::Calls;
 use crate::prepare::{Plan, Prepared};
@@ -58,7 +58,7 @@ pub(crate) async fn run(
         _ => (&None, config.write_timeout),
     };
     let binding = Binding { calls: Some(&calls), ..*binding };
-    let own: Option<Duration> = apply::timeout(own.as_ref(), &binding)?;
+    let own: Option<Duration> = updates::timeout(own.as_ref(), &binding)?;
     let deadline = Deadline::after(own.unwrap_or(default));
     for call in &prepared.calls {
         let value =

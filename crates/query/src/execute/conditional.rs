@@ -17,11 +17,11 @@ use replication::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasReques
 use smallvec::SmallVec;
 use storage::Slices;
 
-use super::apply::{self, Moment, Updates};
 use super::condition::BoundCondition;
 use super::evaluate::RowInput;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
+use super::updates::{self, Moment, Updates};
 use super::{Part, Request, consistency, routing};
 use crate::engine::Engine;
 use crate::guardrails::WriteGuardrails;
@@ -46,7 +46,7 @@ pub(super) async fn single(
     let Some(condition) = &plan.condition else {
         return Err(QueryError::Internal("a conditional statement without a condition".to_owned()));
     };
-    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
+    let timeout = updates::timeout(plan.timeout.as_ref(), request.binding)?;
     let parts = [Part { plan, binding: *request.binding }];
     let guards = engine.config().guardrails.writes.as_deref();
     let mut cas = Cas::new(&parts, request.now, guards)?;
@@ -439,7 +439,7 @@ impl CasRequest for Cas<'_> {
         update.set_key(key);
         let moment = Moment { timestamp, now: self.now, fixed: true };
         for Part { plan, binding } in *parts {
-            apply::apply(plan, binding, moment, &prior, scratch_key, rows, &mut One(update))?;
+            updates::add(plan, binding, moment, &prior, scratch_key, rows, &mut One(update))?;
         }
         if let Some(guards) = self.guards {
             guards.update(update, parts.iter().map(|part| part.plan), &mut self.warnings)?;

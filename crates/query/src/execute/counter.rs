@@ -7,9 +7,9 @@ use model::{CellView, RowBuilder, RowView, Table, Token, counter};
 use storage::{Dead, Flow, Place, RowConsumer};
 use wire::consistency::Consistency as Wire;
 
-use super::apply;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
+use super::updates;
 use super::{Request, consistency, modify, routing};
 use crate::engine::{Engine, WriteBuffers};
 use crate::load::Timed;
@@ -28,13 +28,13 @@ pub(super) async fn execute(
 ) -> Result<(), QueryError> {
     check_level(request.parameters.consistency, &plan.table)?;
     let moment = modify::moment(engine, request);
-    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
+    let timeout = updates::timeout(plan.timeout.as_ref(), request.binding)?;
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = modify::Partitions { updates, used: 0 };
     let slices = &mut scratch.read.slices;
-    apply::apply(plan, request.binding, moment, &Prior::default(), key, slices, &mut partitions)?;
+    updates::add(plan, request.binding, moment, &Prior::default(), key, slices, &mut partitions)?;
     let used = partitions.used;
     for update in &updates[..used] {
         mutation.clear();

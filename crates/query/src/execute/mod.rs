@@ -1,6 +1,5 @@
 //! Executes prepared statements.
 
-pub mod apply;
 pub mod batch;
 pub(crate) mod calls;
 mod cells;
@@ -32,6 +31,7 @@ mod stamps;
 mod tombstones;
 mod truncate;
 pub mod update_buffer;
+pub mod updates;
 mod write_guard;
 
 use model::deletion::LocalSeconds;
@@ -89,7 +89,7 @@ pub async fn statement(
         // The plans below are rare: their futures are kept out of the hot one.
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,
         Plan::Truncate(table, timeout) => {
-            let timeout = apply::timeout(timeout.as_ref(), request.binding)?;
+            let timeout = updates::timeout(timeout.as_ref(), request.binding)?;
             Box::pin(truncate::execute(engine, table, timeout, out)).await
         }
         Plan::Use(keyspace) => use_keyspace(engine, keyspace, out),

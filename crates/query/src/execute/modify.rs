@@ -8,10 +8,10 @@ use reactor::in_slices;
 use replication::Consistency;
 use storage::StorageError;
 
-use super::apply::{self, Moment, Updates};
 use super::disk_guard::DiskUsage;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
+use super::updates::{self, Moment, Updates};
 use super::{Part, Request, conditional, consistency, counter, json, routing};
 use crate::counts::Counts;
 use crate::engine::{Engine, WriteBuffers};
@@ -69,15 +69,8 @@ async fn send(
     let failed = |error| Engine::write_failed(error, table, mutation, level, "SIMPLE");
     let token =
         MutationView::trusted(mutation).map_err(|error| failed(StorageError::from(error).into()))?.token;
-    let begun = match engine.storage().holds_writers() {
-        true => Ok(None),
-        false => engine.begin_mutation(table, (mutation, token), level, timeout),
-    };
-    match begun {
-        Ok(Some(applying)) => {
-            let finished = reactor::in_place!(applying.finish(mutation));
-            finished.map_err(|error| failed(engine.replicator().write_failed(error, table, level)))
-        }
+    match engine.begin_mutation(table, (mutation, token), level, timeout) {
+        Ok(Some(pending)) => reactor::in_place!(pending.finish(mutation)).map_err(failed),
         // Boxed, so that a write that begins at once carries no space for it.
         Ok(None) => Box::pin(engine.write(table, mutation, level, "SIMPLE", timeout)).await,
         Err(error) => Err(failed(error)),
@@ -109,17 +102,17 @@ pub(super) async fn write(
 ) -> Result<(), QueryError> {
     let level = consistency::for_write(request.parameters.consistency)?;
     let moment = moment(engine, request);
-    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
+    let timeout = updates::timeout(plan.timeout.as_ref(), request.binding)?;
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = Partitions { updates, used: 0 };
     let slices = &mut scratch.read.slices;
-    let mut apply = || apply::apply(plan, request.binding, moment, prior, key, slices, &mut partitions);
+    let mut add = || updates::add(plan, request.binding, moment, prior, key, slices, &mut partitions);
     if plan.restrictions.may_name_many() {
-        Box::pin(in_slices(&Counts::new(engine.ambient()), apply)).await?;
+        Box::pin(in_slices(&Counts::new(engine.ambient()), add)).await?;
     } else {
-        apply()?;
+        add()?;
     }
     let used = partitions.used;
     if let Some(guards) = &engine.config().guardrails.writes {

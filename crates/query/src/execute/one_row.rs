@@ -10,13 +10,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use replication::Consistency;
-use replication::placement::shard_of;
-use storage::StorageError;
+use replication::{Consistency, ReplicationError};
 
-use super::apply::Plain;
 use super::modify::moment;
-use super::{Request, apply, consistency, routing};
+use super::updates::Plain;
+use super::{Request, consistency, routing, updates};
 use crate::QueryError;
 use crate::engine::{Engine, KeptScratch, Scratch, WriteBuffers};
 use crate::prepare::modify::{ModifyPlan, Route};
@@ -33,7 +31,7 @@ pub struct Writing(Stage);
 
 enum Stage {
     /// The scratch has the mutation, its table, and the running write.
-    Begun { scratch: KeptScratch, level: Consistency },
+    Pending { scratch: KeptScratch, level: Consistency },
     /// It has to wait before it begins. Boxed, so that a write that has begun is small.
     Later(Pin<Box<dyn Future<Output = Result<(), QueryError>>>>),
 }
@@ -41,7 +39,7 @@ enum Stage {
 impl fmt::Debug for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Begun { scratch, .. } => f.debug_tuple("Begun").field(&scratch.applying).finish(),
+            Self::Pending { scratch, .. } => f.debug_tuple("Pending").field(&scratch.pending).finish(),
             Self::Later(_) => f.write_str("Later"),
         }
     }
@@ -49,13 +47,13 @@ impl fmt::Debug for Stage {
 
 /// The result of beginning a write.
 #[derive(Debug)]
-pub enum Begun {
+pub enum Attempt {
     /// The write is running.
     Writing(Writing),
     /// The statement writes nothing: it is done.
     Nothing,
     /// It does not qualify for [`When::Now`]: nothing was done.
-    Left,
+    NotBegun,
 }
 
 /// Which writes [`begin`] begins.
@@ -78,47 +76,42 @@ pub fn begin(
     request: &Request<'_>,
     plan: &ModifyPlan,
     when: When<'_>,
-) -> Result<Begun, QueryError> {
+) -> Result<Attempt, QueryError> {
     let mut payload = match when {
         When::Always(payload) => Some(payload),
         When::Now => None,
     };
     let now = payload.is_none();
     // Checked before the write is built: a write that has to wait for its turn is built later.
-    let held = engine.storage().holds_writers();
-    if now && (held || plan.timeout.is_some()) {
-        return Ok(Begun::Left);
+    if now && (plan.timeout.is_some() || !engine.replicator().can_begin_writes()) {
+        return Ok(Attempt::NotBegun);
     }
     let level = consistency::for_write(request.parameters.consistency)?;
-    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
+    let timeout = updates::timeout(plan.timeout.as_ref(), request.binding)?;
     let mut scratch = engine.scratch(&plan.table);
     let buffers = &mut *scratch;
     let WriteBuffers { key, mutation, .. } = &mut buffers.write;
     mutation.clear();
     let moment = moment(engine, request);
     let slices = &mut buffers.read.slices;
-    let wants = |token| !now || shard_of(&plan.table, token) == reactor::shard_id();
-    let (token, written) = apply::plain(plan, request.binding, moment, (key, slices), wants, mutation)?;
+    let wants = |token| !now || engine.replicator().shard_of(&plan.table, token) == reactor::shard_id();
+    let (token, written) = updates::plain(plan, request.binding, moment, (key, slices), wants, mutation)?;
     if written == Plain::Unwanted {
-        return Ok(Begun::Left);
+        return Ok(Attempt::NotBegun);
     }
     // A request for a tablet of this shard was sent to the right shard.
     if let Some(payload) = &mut payload {
         routing::hint(engine, request.client, &plan.table, token, payload);
     }
     if written == Plain::Nothing {
-        return Ok(Begun::Nothing);
+        return Ok(Attempt::Nothing);
     }
-    let begun = match held {
-        true => Ok(None),
-        false => engine.begin_mutation(&plan.table, (mutation, token), level, timeout),
-    };
-    let stage = match begun {
-        Ok(Some(applying)) => {
-            buffers.applying = Some(applying);
-            Stage::Begun { scratch: scratch.keep(), level }
+    let stage = match engine.begin_mutation(&plan.table, (mutation, token), level, timeout) {
+        Ok(Some(pending)) => {
+            buffers.pending = Some(pending);
+            Stage::Pending { scratch: scratch.keep(), level }
         }
-        Ok(None) if now => return Ok(Begun::Left),
+        Ok(None) if now => return Ok(Attempt::NotBegun),
         Ok(None) => Stage::Later(Box::pin(begin_later(scratch.keep(), level, timeout))),
         Err(error) => {
             if let Some(payload) = payload {
@@ -129,7 +122,7 @@ pub fn begin(
             return Err(Engine::write_failed(error, &plan.table, mutation, level, "SIMPLE"));
         }
     };
-    Ok(Begun::Writing(Writing(stage)))
+    Ok(Attempt::Writing(Writing(stage)))
 }
 
 impl Future for Writing {
@@ -138,11 +131,11 @@ impl Future for Writing {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Stage::Begun { scratch, level } => {
-                let Scratch { applying, write, .. } = scratch.get_mut();
-                let begun = applying.as_mut().expect("a write that was begun and has not ended");
+            Stage::Pending { scratch, level } => {
+                let Scratch { pending, write, .. } = scratch.get_mut();
+                let begun = pending.as_mut().expect("a write that was begun and has not ended");
                 let done = ready!(begun.poll_finish(&write.mutation, context));
-                *applying = None;
+                *pending = None;
                 Poll::Ready(done.map_err(|error| failed(scratch, error, *level)))
             }
             Stage::Later(writing) => writing.as_mut().poll(context),
@@ -160,8 +153,7 @@ async fn begin_later(
 }
 
 #[cold]
-fn failed(scratch: &KeptScratch, error: StorageError, level: Consistency) -> QueryError {
+fn failed(scratch: &KeptScratch, error: ReplicationError, level: Consistency) -> QueryError {
     let table = &scratch.read.table;
-    let error = scratch.engine().replicator().write_failed(error, table, level);
     Engine::write_failed(error, table, &scratch.write.mutation, level, "SIMPLE")
 }

@@ -220,14 +220,14 @@ async fn fetch(round: Round) -> Answer {
     };
     let mut consumer = Fetch::new(&mut rows, &rest).giving_way(plan.calls_user);
     if !(command.slices.is_empty() && matches!(command.range, PartitionRange::Key(_))) {
-        let storage = engine.storage();
+        let replicator = engine.replicator();
         let load = engine.load_of(&plan.table);
         let requests = load.requests(&command.range);
         let began = requests.begin();
         let read = if plan.table.is_counter() {
-            storage.read(&command, &mut Totals::new(&mut consumer)).await
+            replicator.read_own(&command, &mut Totals::new(&mut consumer)).await
         } else {
-            storage.read(&command, &mut consumer).await
+            replicator.read_own(&command, &mut consumer).await
         };
         requests.end(began);
         read.map_err(|error| Failure::Failed(error.to_string()))?;

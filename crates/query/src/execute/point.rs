@@ -8,8 +8,9 @@
 
 use model::clustering::Clustering;
 use model::{RowView, Token};
+use replication::read::FromMemory;
 use smallvec::SmallVec;
-use storage::{Dead, Flow, Now, PartitionRange, Place, RowConsumer};
+use storage::{Dead, Flow, PartitionRange, Place, RowConsumer};
 
 use super::evaluate::RowInput;
 use super::rows::{PAGE_BYTES_MAX, append_columns, most_bytes};
@@ -78,18 +79,18 @@ pub fn execute(
         seen: false,
         other: false,
     };
-    let now = engine.read_now(command, level, &mut row)?;
+    let read = engine.read_from_memory(command, level, &mut row)?;
     let (count, seen, other) = (row.count, row.seen, row.other);
-    let left = match now {
-        Now::Done if !other => {
-            engine.storage().note_read(plan.table.id(), &key.key);
+    let left = match read {
+        FromMemory::Done if !other => {
+            engine.replicator().note_read(&plan.table, &key.key);
             body.finish(&mut out.body, count, None);
             routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             return Ok(Point::Done);
         }
-        Now::NotBegun => Left::Elsewhere(None),
-        Now::Begun(rest) if !seen => Left::Elsewhere(Some(rest)),
-        Now::Done | Now::Begun(_) => Left::InMemory,
+        FromMemory::NotBegun => Left::Elsewhere(None),
+        FromMemory::Partial(unread) if !seen => Left::Elsewhere(Some(unread)),
+        FromMemory::Done | FromMemory::Partial(_) => Left::InMemory,
     };
     out.body.truncate(start);
     out.warnings.truncate(warned);

@@ -10,7 +10,7 @@ use replication::lwt::Current;
 use replication::{Consistency, ReadLimits};
 use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices};
 
-use super::apply::Moment;
+use super::updates::Moment;
 use crate::QueryError;
 use crate::engine::Engine;
 use crate::prepare::modify::ModifyPlan;

@@ -20,7 +20,7 @@ pub fn hint(
     }
     let tablets = table.tablets();
     let tablet = tablets.tablet_of(token);
-    let shard = tablets.shard_of(tablet, reactor::shard_count());
+    let shard = engine.replicator().shard_of_tablet(table, tablet);
     if shard == reactor::shard_id() {
         return;
     }

@@ -7,12 +7,13 @@ use std::pin::Pin;
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
 use reactor::in_slices;
-use storage::{Now, PartitionRange, ReadCommand, Slices};
+use replication::read::FromMemory;
+use storage::{PartitionRange, ReadCommand, Slices};
 use wire::request::QueryParameters;
 
 use super::rows::{CALLS_AT_ONCE, PageLimits, Rows};
 use super::tombstones::TombstoneLimits;
-use super::{Request, apply, consistency, routing};
+use super::{Request, consistency, routing, updates};
 use crate::answer_room::Grant;
 use crate::counts::Counts;
 use crate::engine::{Engine, Left, Scratch};
@@ -57,7 +58,7 @@ pub async fn execute(
     let level = consistency::for_read(parameters.consistency)?;
     let mut limits = page_limits(plan, binding, parameters)?;
     limits.tombstones = engine.config().guardrails.tombstone_limits();
-    let timeout = apply::timeout(plan.timeout.as_ref(), binding)?;
+    let timeout = updates::timeout(plan.timeout.as_ref(), binding)?;
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
@@ -133,15 +134,15 @@ pub async fn execute(
             if let PartitionRange::Key(key) = &read.range {
                 routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             }
-            let now = match left {
-                Left::Elsewhere(Some(rest)) => Now::Begun(rest),
-                Left::Elsewhere(None) => Now::NotBegun,
-                Left::Untried | Left::InMemory => reader.read_now(read, &mut rows)?,
+            let read_so_far = match left {
+                Left::Elsewhere(Some(unread)) => FromMemory::Partial(unread),
+                Left::Elsewhere(None) => FromMemory::NotBegun,
+                Left::Untried | Left::InMemory => reader.read_from_memory(read, &mut rows)?,
             };
-            match now {
-                Now::Done => {}
-                Now::NotBegun => reactor::in_place!(reader.read(read, &mut rows))?,
-                Now::Begun(rest) => Box::pin(reader.read_rest(read, rest, &mut rows)).await?,
+            match read_so_far {
+                FromMemory::Done => {}
+                FromMemory::NotBegun => reactor::in_place!(reader.read(read, &mut rows))?,
+                FromMemory::Partial(unread) => Box::pin(reader.read_unread(read, unread, &mut rows)).await?,
             }
         }
         // Boxed, so that a read of one partition does not carry the space that scans need.

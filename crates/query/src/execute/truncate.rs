@@ -1,9 +1,10 @@
-//! TRUNCATE: every shard forgets the table's rows.
+//! TRUNCATE: every replica forgets the table's rows.
 
 use std::time::Duration;
 
 use model::Table;
 use reactor::Deadline;
+use replication::ReplicationError;
 
 use crate::engine::Engine;
 use crate::{QueryError, Response, results};
@@ -33,10 +34,12 @@ pub(super) async fn execute(
     }
     engine.config().guardrails.drop_truncate_table()?;
     let deadline = Deadline::after(timeout.unwrap_or(engine.config().truncate_timeout));
-    match reactor::timeout(deadline, engine.storage().truncate(table.id())).await {
-        Err(_) => return Err(QueryError::Truncate("Timeout waiting for all shards".to_owned())),
-        Ok(done) => done.map_err(|error| QueryError::Truncate(error.to_string()))?,
-    }
+    engine.replicator().truncate(table, deadline).await.map_err(|error| match error {
+        ReplicationError::TimedOut { .. } => {
+            QueryError::Truncate("Timeout waiting for all shards".to_owned())
+        }
+        error => QueryError::Truncate(error.to_string()),
+    })?;
     results::append_void(&mut out.body);
     Ok(())
 }

@@ -8,8 +8,8 @@ use model::row::CellKind;
 use model::{CellView, Column, RowView, Table};
 use wire::consistency::Consistency;
 
-use super::apply::{self, Moment};
 use super::update_buffer::PartitionUpdate;
+use super::updates::{self, Moment};
 use super::{Part, Request};
 use crate::QueryError;
 use crate::guardrails::{Threshold, WriteGuardrails, allowed};
@@ -68,7 +68,7 @@ impl WriteGuardrails {
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
         let Some(term) = &part.plan.timestamp else { return Ok(()) };
-        let timestamp = apply::timestamp(term, &part.binding)?.unwrap_or(moment.timestamp);
+        let timestamp = updates::timestamp(term, &part.binding)?.unwrap_or(moment.timestamp);
         let now_us = part.binding.ambient.now_ms() * 1000;
         let table = part.plan.table.name();
         const LATE: &str =

@@ -52,9 +52,9 @@ impl Catalog {
                 };
                 return give_clients(table, clients, fill, giver).await;
             }
-            Views::Shards(shards) => {
+            Views::Tablets(replicator) => {
                 for of in scylla::tables_by_token(&world.schema) {
-                    let fill = |rows: &mut Rows<'_>| scylla::tablets(rows, of, *shards, &world.node);
+                    let fill = |rows: &mut Rows<'_>| scylla::tablets(rows, of, replicator, &world.node);
                     if give_piece(table, fill, &mut giver).await == Flow::Stop {
                         return;
                     }

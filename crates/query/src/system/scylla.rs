@@ -7,6 +7,7 @@
 use model::partition_key::{self, compare_decorated};
 use model::token::murmur3_token;
 use model::{Schema, Table, Token};
+use replication::Replicator;
 use storage::SnapshotInfo;
 
 use super::node::{self, CQL_VERSION, NodeFacts};
@@ -116,15 +117,15 @@ pub(super) fn tables_by_token(schema: &Schema) -> Vec<&Table> {
     tables.into_iter().map(|(_, table)| table).collect()
 }
 
-/// Fills `system.tablets` for a table of a node with `shards` shards.
-pub(super) fn tablets(rows: &mut Rows<'_>, table: &Table, shards: usize, node: &NodeFacts) {
+/// Fills `system.tablets` for a table.
+pub(super) fn tablets(rows: &mut Rows<'_>, table: &Table, replicator: &Replicator, node: &NodeFacts) {
     let map = table.tablets();
     for tablet in map.tablets() {
         rows.row(|row| {
             row.text("keyspace_name", table.keyspace());
             row.uuid("table_id", table.id().0);
             row.bigint("last_token", map.range(tablet).1.0);
-            row.replicas("replicas", [(node.host_id, map.shard_of(tablet, shards))]);
+            row.replicas("replicas", [(node.host_id, replicator.shard_of_tablet(table, tablet))]);
             row.text("resize_type", "none");
             row.bigint("resize_seq_number", 0);
             row.text("table_name", table.name());

@@ -14,6 +14,7 @@ use model::Token;
 use model::token::murmur3_token;
 use reactor::metrics::Sample;
 use reactor::{Group, mesh};
+use replication::Replicator;
 use storage::{CompactionStats, LargeDataOf, SizeEstimate, SnapshotInfo, SnapshotsOf, TableReport};
 
 use super::node;
@@ -88,8 +89,8 @@ pub(crate) enum Views {
     LargeData(Vec<LargeDataOf>),
     /// Clients with their shards, in the order of their rows, for `system.clients`.
     ClientsOfShards(Vec<(usize, ClientRow)>),
-    /// The number of shards, for `system.tablets`.
-    Shards(usize),
+    /// Who has which tablet, for `system.tablets`.
+    Tablets(Replicator),
     /// Uses of memory and other figures, for `system.runtime_info`.
     Runtime(Runtime),
     /// Sizes of tables by parts of the ring, in the order of their rows, for tables of `system`.
@@ -183,7 +184,7 @@ impl Views {
     pub(super) async fn of_system(engine: &Engine, table: &str) -> Result<Self, QueryError> {
         Ok(match table {
             "clients" => Self::ClientsOfShards(clients(engine).await?),
-            "tablets" => Self::Shards(engine.config().shards),
+            "tablets" => Self::Tablets(engine.replicator().clone()),
             "config" => Self::load(engine, "settings").await?,
             "runtime_info" => {
                 let shards = each_shard(engine, Runtime::of_shard).await?;

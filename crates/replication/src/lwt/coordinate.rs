@@ -10,7 +10,6 @@ use super::{Ballot, CasDeadlines, CasError, CasOutcome, CasRequest};
 use crate::consistency::Consistency;
 use crate::error::{RemoteFailure, ReplicationError};
 use crate::partition_line::Turn;
-use crate::placement::shard_of;
 use crate::replicator::{Replicator, here};
 
 /// A promise and its place.
@@ -43,7 +42,7 @@ impl Replicator {
     ) -> Result<CasOutcome, CasError<R::Error>> {
         let required = self.required(table.keyspace(), serial)?;
         self.required(table.keyspace(), commit)?;
-        let shard = shard_of(table, key.token);
+        let shard = self.shard_of(table, key.token);
         let (reads, now) = request.reads();
         let prepare = Prepare { table: table.id(), key: key.clone(), reads, now };
         let round = Round { replicator: self, shard, required, deadlines };

@@ -1,21 +1,22 @@
 //! A read: planned over the shards that have its partitions, answered in token order.
 
 mod answer;
+mod collect;
 mod paced;
 mod plan;
 pub mod position;
-mod quorum;
 
 use std::pin::pin;
 
+use model::Table;
 use reactor::Deadline;
-use storage::{Now, PartitionRange, ReadCommand, Rest, RowConsumer};
+use storage::{PartitionRange, ReadCommand, RowConsumer};
 
 use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
-use crate::placement::shard_of;
 use crate::replicator::Replicator;
+use plan::ReadPlan;
 
 /// The most of a read that the receiver can use; other shards need not send more.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,6 +25,25 @@ pub struct ReadLimits {
     pub rows: Option<usize>,
     /// Rows of each partition; 0 for partitions without rows.
     pub rows_per_partition: Option<usize>,
+}
+
+/// How far a read came without waiting.
+#[derive(Debug)]
+pub enum FromMemory {
+    /// Everything requested was handed over.
+    Done,
+    /// Nothing was handed over: call [`Replicator::read`].
+    NotBegun,
+    /// Memory lacks some of it: continue with [`Replicator::read_unread`].
+    Partial(Unread),
+}
+
+/// The part of a planned read that memory lacks.
+#[derive(Debug)]
+pub struct Unread {
+    /// Of the replica on this shard.
+    local: Box<storage::Unread>,
+    plan: ReadPlan,
 }
 
 impl Replicator {
@@ -46,10 +66,10 @@ impl Replicator {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), ReplicationError> {
         let required = self.required(command.table.keyspace(), consistency)?;
-        let plan = plan::ReadPlan::new(command, required);
+        let plan = ReadPlan::new(self, command, required);
         if matches!(command.range, PartitionRange::Between { .. }) {
             // Boxed, so that a read of one partition does not carry the space of a range's.
-            return Box::pin(paced::collect(self, &plan, command, limits, deadline, consumer)).await;
+            return Box::pin(paced::in_fetches(self, &plan, command, limits, deadline, consumer)).await;
         }
         if admission::may_be_limited(&command.table)
             && let PartitionRange::Key(key) = &command.range
@@ -57,48 +77,73 @@ impl Replicator {
         {
             self.limiter().check(&command.table, key.token, Operation::Read, true)?;
         }
-        let collecting = pin!(quorum::collect(self, &plan, command, limits, consumer));
+        let collecting = pin!(collect::collect(self, &plan, command, limits, consumer));
         let answer = reactor::timeout(deadline, collecting).await;
         answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))
     }
 
-    /// As [`Replicator::read`], if the partition is this shard's and the read does not have to wait.
+    /// Feeds `consumer` the rows that `command` finds in the replicas of this shard alone.
+    ///
+    /// # Errors
+    /// The error of the shard's storage.
+    pub async fn read_own(
+        &self,
+        command: &ReadCommand,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), ReplicationError> {
+        self.storage().read(command, consumer).await.map_err(collect::storage_error)
+    }
+
+    /// As [`Replicator::read`], if the partition is this shard's, as far as the read does not have to wait. A
+    /// caller that takes the answer calls [`Replicator::note_read`].
     ///
     /// # Errors
     /// [`ReplicationError::Unavailable`]; nothing was read then.
     #[inline]
-    pub fn read_now(
+    pub fn read_from_memory(
         &self,
         command: &ReadCommand,
         consistency: Consistency,
         consumer: &mut dyn RowConsumer,
-    ) -> Result<Now, ReplicationError> {
-        let PartitionRange::Key(key) = &command.range else { return Ok(Now::NotBegun) };
+    ) -> Result<FromMemory, ReplicationError> {
         let table = &command.table;
-        if shard_of(table, key.token) != reactor::shard_id() || admission::may_be_limited(table) {
-            return Ok(Now::NotBegun);
+        if !matches!(command.range, PartitionRange::Key(_)) || admission::may_be_limited(table) {
+            return Ok(FromMemory::NotBegun);
         }
-        self.required_of(table, consistency)?;
-        Ok(self.storage().read_now(command, consumer))
+        let mut plan = ReadPlan::new(self, command, 0);
+        if *plan.shards.start() != reactor::shard_id() {
+            return Ok(FromMemory::NotBegun);
+        }
+        plan.required = self.required_of(table, consistency)?;
+        Ok(match self.storage().read_from_memory(command, consumer) {
+            storage::FromMemory::Done => FromMemory::Done,
+            storage::FromMemory::NotBegun => FromMemory::NotBegun,
+            storage::FromMemory::Partial(local) => FromMemory::Partial(Unread { local, plan }),
+        })
     }
 
-    /// Goes on where [`Replicator::read_now`] has left something.
+    /// Notes that a client gets what [`Replicator::read_from_memory`] handed over, for those who count which
+    /// partitions are used.
+    #[inline]
+    pub fn note_read(&self, table: &Table, key: &[u8]) {
+        self.storage().note_read(table.id(), key);
+    }
+
+    /// Continues a read that [`Replicator::read_from_memory`] began.
     ///
     /// # Errors
     /// As [`Replicator::read`].
-    pub async fn read_rest(
+    pub async fn read_unread(
         &self,
         command: &ReadCommand,
-        rest: Box<Rest>,
-        consistency: Consistency,
+        Unread { local, plan }: Unread,
         deadline: Deadline,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), ReplicationError> {
-        let required = self.required(command.table.keyspace(), consistency)?;
-        let reading = pin!(self.storage().read_rest(command, rest, consumer));
+        let reading = pin!(self.storage().read_unread(command, local, consumer));
         match reactor::timeout(deadline, reading).await {
-            Ok(read) => read.map_err(quorum::storage_error),
-            Err(_) => Err(ReplicationError::TimedOut { received: 0, required }),
+            Ok(read) => read.map_err(collect::storage_error),
+            Err(_) => Err(ReplicationError::TimedOut { received: 0, required: plan.required }),
         }
     }
 }

@@ -14,7 +14,7 @@ use reactor::Deadline;
 use storage::{Dead, Flow, Place, ReadCommand, RowConsumer};
 
 use super::plan::ReadPlan;
-use super::{ReadLimits, quorum};
+use super::{ReadLimits, collect};
 use crate::error::ReplicationError;
 use crate::replicator::Replicator;
 
@@ -22,7 +22,7 @@ use crate::replicator::Replicator;
 const FETCH_ROWS: u32 = 10_000;
 
 /// Reads a range; `deadline` is the first fetch's, and each fetch takes as long at most.
-pub(super) async fn collect(
+pub(super) async fn in_fetches(
     replicator: &Replicator,
     plan: &ReadPlan,
     command: &ReadCommand,
@@ -32,7 +32,7 @@ pub(super) async fn collect(
 ) -> Result<(), ReplicationError> {
     let current = Cell::new(deadline);
     let mut paced = Paced { consumer, left: FETCH_ROWS, patience: deadline.remaining(), deadline: &current };
-    let mut answer = pin!(quorum::collect(replicator, plan, command, limits, &mut paced));
+    let mut answer = pin!(collect::collect(replicator, plan, command, limits, &mut paced));
     // Each round has a later deadline than the one before.
     loop {
         let until = current.get();

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use storage::{PartitionRange, ReadCommand};
 
-use crate::placement::shard_of;
+use crate::replicator::Replicator;
 
 /// The replicas of one read.
 #[derive(Debug, Clone)]
@@ -17,14 +17,15 @@ pub(super) struct ReadPlan {
 
 impl ReadPlan {
     #[inline]
-    pub(super) fn new(command: &ReadCommand, required: u32) -> Self {
+    pub(super) fn new(replicator: &Replicator, command: &ReadCommand, required: u32) -> Self {
         let shards = match &command.range {
             PartitionRange::Key(key) => {
-                let shard = shard_of(&command.table, key.token);
+                let shard = replicator.shard_of(&command.table, key.token);
                 shard..=shard
             }
             PartitionRange::Between { from, to } => {
-                shard_of(&command.table, from.token)..=shard_of(&command.table, to.token)
+                let shard_of = |token| replicator.shard_of(&command.table, token);
+                shard_of(from.token)..=shard_of(to.token)
             }
         };
         Self { shards, required }

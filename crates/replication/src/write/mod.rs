@@ -1,19 +1,22 @@
 //! A write: planned, sent to its replicas, acknowledged when enough of them have it.
 
-mod apply;
+mod collect;
+mod pending;
 mod plan;
-mod quorum;
+mod send;
 
-pub(crate) use apply::storage_error;
 use model::mutation::MutationView;
 use model::{Table, Token};
 use reactor::Deadline;
-use storage::Applying;
 
 use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::replicator::Replicator;
+use plan::WritePlan;
+
+pub use pending::Pending;
+pub(crate) use send::storage_error;
 
 impl Replicator {
     /// Writes one mutation of `table` to enough replicas for `consistency`.
@@ -34,17 +37,21 @@ impl Replicator {
         let required = self.required(table.keyspace(), consistency)?;
         let view = MutationView::trusted(mutation).map_err(storage::StorageError::from)?;
         let token = view.token;
-        let plan = plan::WritePlan::new(table, token, required);
+        let plan = WritePlan::new(self, table, token, required);
         if admission::may_be_limited(table) && plan.shard == reactor::shard_id() {
             self.limiter().check(table, token, Operation::Write, true)?;
         }
-        reactor::in_place!(quorum::collect(self, &plan, &view, deadline))
+        reactor::in_place!(collect::collect(self, &plan, &view, deadline))
+    }
+
+    /// Whether a write may begin without waiting for memory.
+    #[inline]
+    pub fn can_begin_writes(&self) -> bool {
+        !self.storage().holds_writers()
     }
 
     /// Begins [`Replicator::write`] if the partition belongs to this shard and nothing has to be waited for
-    /// before the commit log has the write; otherwise returns `None`, and nothing was begun. Precondition:
-    /// [`storage::Storage::holds_writers`] returned false. Errors of the returned write go through
-    /// [`Replicator::write_failed`].
+    /// before the commit log has the write; otherwise returns `None`, and nothing was begun.
     ///
     /// # Errors
     /// As [`Replicator::write`].
@@ -55,27 +62,18 @@ impl Replicator {
         (mutation, token): (&[u8], Token),
         consistency: Consistency,
         deadline: Deadline,
-    ) -> Result<Option<Applying>, ReplicationError> {
-        if admission::may_be_limited(table) {
+    ) -> Result<Option<Pending>, ReplicationError> {
+        if !self.can_begin_writes() || admission::may_be_limited(table) {
             return Ok(None);
         }
         self.storage().check_mutation_size(mutation)?;
-        let required = self.required_of(table, consistency)?;
-        let begun = self.storage().begin_made(mutation, table, token, deadline);
-        begun.map_err(|error| apply::storage_error(error, required))
-    }
-
-    /// Converts the error of a write that was begun to an error for its caller.
-    #[cold]
-    pub fn write_failed(
-        &self,
-        error: storage::StorageError,
-        table: &Table,
-        consistency: Consistency,
-    ) -> ReplicationError {
-        match self.required(table.keyspace(), consistency) {
-            Ok(required) => apply::storage_error(error, required),
-            Err(unavailable) => unavailable,
+        let plan = WritePlan::new(self, table, token, self.required_of(table, consistency)?);
+        if plan.shard != reactor::shard_id() {
+            return Ok(None);
+        }
+        match self.storage().begin_made(mutation, table, token, deadline) {
+            Ok(begun) => Ok(begun.map(|local| Pending::new(local, plan))),
+            Err(error) => Err(storage_error(error, plan.required)),
         }
     }
 }

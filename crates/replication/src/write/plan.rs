@@ -2,7 +2,7 @@
 
 use model::{Table, Token};
 
-use crate::placement::shard_of;
+use crate::replicator::Replicator;
 
 /// The replicas of one write.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub(super) struct WritePlan {
 
 impl WritePlan {
     #[inline]
-    pub(super) fn new(table: &Table, token: Token, required: u32) -> Self {
-        Self { shard: shard_of(table, token), required }
+    pub(super) fn new(replicator: &Replicator, table: &Table, token: Token, required: u32) -> Self {
+        Self { shard: replicator.shard_of(table, token), required }
     }
 }

@@ -255,8 +255,7 @@ pub(crate) async fn files_with(table: &TableName, text: &str, is_hex: bool) -> R
         partition_key_text::parse(found, text, reactor::wall_clock_us() / 1000)
     };
     let key = DecoratedKey::new(key.map_err(ApiError::bad)?);
-    let map = found.tablets();
-    let owner = map.shard_of(map.tablet_of(key.token), reactor::shard_count());
+    let owner = here()?.replicator().shard_of(found, key.token);
     let id = table.id;
     let asked = mesh::call(owner, Group::ADMIN, move || async move {
         let files = here()?.storage().files_with(id, &key).await?;

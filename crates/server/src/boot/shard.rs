@@ -56,6 +56,11 @@ impl Shard {
         &self.storage
     }
 
+    /// The shard's way to replicas.
+    pub(crate) fn replicator(&self) -> &Replicator {
+        &self.replicator
+    }
+
     /// Bytes of memory that this shard may use.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory_bytes

@@ -19,7 +19,7 @@ use wire::version::ProtocolVersion;
 use super::framing::LONG_ANSWER_BYTES;
 use super::limits::Held;
 use super::session::{Session, Working};
-use super::writes::Begun;
+use super::writes::PendingWrite;
 use super::{error, supported, traced};
 
 pub(super) use handshake::answer_in_turn;
@@ -127,7 +127,7 @@ fn begin_write(
         Ok(AtOnce::Writing(writing)) => {
             session.requests.set(session.requests.get() + 1);
             let working = Working::begin(session, false);
-            let begun = Begun { working, header: *header, writing, timed, held };
+            let begun = PendingWrite { working, header: *header, writing, timed, held };
             session.native.writes.join(begun);
             return Ok(());
         }

@@ -26,7 +26,7 @@ use super::session::Working;
 const WRITES_PER_TURN: usize = 32;
 
 /// A write in the line.
-pub(super) struct Begun {
+pub(super) struct PendingWrite {
     pub(super) working: Working,
     pub(super) header: FrameHeader,
     pub(super) writing: Writing,
@@ -38,7 +38,7 @@ pub(super) struct Begun {
 
 /// The line of one shard.
 pub(super) struct WriteLine {
-    line: RefCell<VecDeque<Begun>>,
+    line: RefCell<VecDeque<PendingWrite>>,
     /// The waker of the task, once it has run. The first write to join an empty line registers this waker
     /// with the commit log, so that the task need not run for that alone.
     ender: RefCell<Option<Waker>>,
@@ -76,7 +76,7 @@ impl WriteLine {
 
     /// Appends a write to the line.
     #[inline]
-    pub(super) fn join(&self, begun: Begun) {
+    pub(super) fn join(&self, begun: PendingWrite) {
         let mut line = self.line.borrow_mut();
         line.push_back(begun);
         let first = line.len() == 1;
@@ -115,7 +115,7 @@ impl WriteLine {
             begun.timed.end();
             dispatch::end_write(begun.working.session(), &begun.header, ended);
             // Buffers are returned first: the next request is about to begin.
-            let Begun { working, writing, held, .. } = begun;
+            let PendingWrite { working, writing, held, .. } = begun;
             drop((writing, held, working));
         }
         Poll::Ready(())

@@ -12,8 +12,8 @@ mod command;
 mod dead;
 mod files_with;
 mod fragments;
+mod from_memory;
 pub(crate) mod merge;
-mod now;
 mod partition;
 pub(crate) mod permit;
 mod scan;
@@ -23,7 +23,7 @@ pub(crate) mod visible;
 
 pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 pub use fragments::fragments_table;
-pub use now::{Now, Rest};
+pub use from_memory::{FromMemory, Unread};
 
 use std::rc::Rc;
 

@@ -21,7 +21,7 @@ use model::{
 use proptest::prelude::*;
 use reactor::sim::{DiskFaults, World};
 use reactor::{Deadline, Group};
-use storage::{Flow, Now, PartitionRange, ReadCommand, RowConsumer, Slices, Storage, StorageConfig};
+use storage::{Flow, FromMemory, PartitionRange, ReadCommand, RowConsumer, Slices, Storage, StorageConfig};
 
 const ID: TableId = TableId([5; 16]);
 const KEYS: u8 = 4;
@@ -344,10 +344,12 @@ async fn ask(storage: &Storage, read: &Read, now: u32, bypass_cache: bool) -> (A
     let mut answer = Answer { stop: read.stop, ..Answer::default() };
     // Both ways to read, as the seed wants it.
     let tried = reactor::random_u64().is_multiple_of(2);
-    match if tried { storage.read_now(&command, &mut answer) } else { Now::NotBegun } {
-        Now::Done => {}
-        Now::NotBegun => storage.read(&command, &mut answer).await.expect("a read"),
-        Now::Begun(rest) => storage.read_rest(&command, rest, &mut answer).await.expect("a read"),
+    match if tried { storage.read_from_memory(&command, &mut answer) } else { FromMemory::NotBegun } {
+        FromMemory::Done => {}
+        FromMemory::NotBegun => storage.read(&command, &mut answer).await.expect("a read"),
+        FromMemory::Partial(unread) => {
+            storage.read_unread(&command, unread, &mut answer).await.expect("a read")
+        }
     }
     (answer, slices, table)
 }

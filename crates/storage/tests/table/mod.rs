@@ -14,7 +14,7 @@ use model::schema::{KeyspaceOptions, SchemaChange, TableDefinition, TableOptions
 use model::{
     Column, ColumnId, ColumnKind, CqlType, DeletionTime, RowBuilder, RowView, Table, TableId, Token,
 };
-use storage::{Flow, Now, PartitionRange, ReadCommand, RowConsumer, Storage, StorageError};
+use storage::{Flow, FromMemory, PartitionRange, ReadCommand, RowConsumer, Storage, StorageError};
 
 /// The table's id.
 pub const ID: TableId = TableId([7; 16]);
@@ -173,7 +173,7 @@ pub async fn slice_values(
     let mut values = Values::default();
     storage.read(&command, &mut values).await?;
     let mut at_once = Values::default();
-    if let Now::Done = storage.read_now(&command, &mut at_once) {
+    if let FromMemory::Done = storage.read_from_memory(&command, &mut at_once) {
         assert_eq!(at_once.0, values.0, "read at once and in turn");
     }
     Ok(values.0)

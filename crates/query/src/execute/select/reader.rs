@@ -6,8 +6,9 @@ use std::time::Duration;
 use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use reactor::{Deadline, in_slices};
+use replication::read::{FromMemory, Unread};
 use replication::{Consistency, ReadLimits};
-use storage::{Now, PartitionRange, ReadCommand, RowConsumer};
+use storage::{PartitionRange, ReadCommand, RowConsumer};
 
 use super::super::fetch::{Fetch, Rest};
 use super::super::fragments::Readable;
@@ -53,10 +54,14 @@ impl Reader<'_> {
 
     /// Reads one row that nothing has to be waited for.
     #[inline]
-    pub(super) fn read_now(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<Now, QueryError> {
+    pub(super) fn read_from_memory(
+        &self,
+        command: &ReadCommand,
+        rows: &mut Rows<'_>,
+    ) -> Result<FromMemory, QueryError> {
         let computes = self.plan.calls > CALLS_AT_ONCE;
         if !self.plan.looks_in_memory || computes || command.slices.is_empty() {
-            return Ok(Now::NotBegun);
+            return Ok(FromMemory::NotBegun);
         }
         if let PartitionRange::Key(key) = &command.range {
             keys::check_not_empty(&key.key)?;
@@ -64,26 +69,26 @@ impl Reader<'_> {
         let before = rows.count;
         let load = self.engine.load_of(&command.table);
         let began = load.reads.begin();
-        let now = self.engine.read_now(command, self.level, rows)?;
-        if matches!(now, Now::Done) {
+        let read = self.engine.read_from_memory(command, self.level, rows)?;
+        if matches!(read, FromMemory::Done) {
             load.reads.end(began);
             if let PartitionRange::Key(key) = &command.range {
-                self.engine.storage().note_read(command.table.id(), &key.key);
+                self.engine.replicator().note_read(&command.table, &key.key);
             }
             self.went_past(command, before, rows)?;
         }
-        Ok(now)
+        Ok(read)
     }
 
-    /// Continues a read of which `read_now` left a rest.
-    pub(super) async fn read_rest(
+    /// Continues a read that `read_from_memory` began.
+    pub(super) async fn read_unread(
         &self,
         command: &ReadCommand,
-        rest: Box<storage::Rest>,
+        unread: Unread,
         rows: &mut Rows<'_>,
     ) -> Result<(), QueryError> {
         let before = rows.count;
-        self.engine.read_rest(command, rest, self.level, self.timeout, rows).await?;
+        self.engine.read_unread(command, unread, self.level, self.timeout, rows).await?;
         self.went_past(command, before, rows)
     }
 

@@ -2,7 +2,6 @@
 
 use model::partition_key::{DecoratedKey, append_component};
 use query::{Engine, EngineConfig};
-use replication::placement::shard_of;
 use wire::client::{Parameters, RequestOptions, ResponseBody};
 use wire::consistency::Consistency;
 use wire::version::ProtocolVersion;
@@ -173,7 +172,7 @@ impl Table {
                 let Value::Bytes(value) = value else { continue };
                 append_component(&mut key, values.len(), value).expect("a short key");
             }
-            shard_of(table, DecoratedKey::new(key).token) == shard
+            engine.replicator().shard_of(table, DecoratedKey::new(key).token) == shard
         };
         (0..).filter(is_there).take(count).collect()
     }

@@ -1,4 +1,4 @@
-//! The replica's half of a write: into the storage of the shard that has the tablet.
+//! Sends a write to one replica: into the storage of the shard that has the tablet.
 
 use model::mutation::MutationView;
 use reactor::{Deadline, Group, mesh};

@@ -1,16 +1,15 @@
-//! Which replicas a keyspace's partitions have, and how many of them are alive.
+//! How many replicas the partitions of a keyspace have, and how many of them are alive.
 //!
-//! There is one node: of each data center's replicas it is one where the data center is its own. Which of the
-//! node's shards a partition belongs to follows from the table's tablets.
+//! There is one node: of each data center's replicas it is one where the data center is its own.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use model::{Schema, Table, TableId, Token};
+use model::{Schema, Table, TableId};
 
 /// Replication of one keyspace as seen from this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
+pub struct ReplicaCounts {
     /// Factor of each data center and how many of its replicas live.
     data_centers: Vec<(u32, u32)>,
     /// Sums of both.
@@ -22,7 +21,7 @@ pub struct Placement {
     simple: bool,
 }
 
-impl Placement {
+impl ReplicaCounts {
     /// Reads the `replication` option of a keyspace for a node of `data_center`.
     ///
     /// `SimpleStrategy` and `LocalStrategy` count as one data center for every node; the factor of a
@@ -85,27 +84,20 @@ impl Placement {
     }
 }
 
-/// The shard of this node that has a partition.
-#[inline]
-pub fn shard_of(table: &Table, token: Token) -> usize {
-    let tablets = table.tablets();
-    tablets.shard_of(tablets.tablet_of(token), reactor::shard_count())
-}
-
-/// Placements by keyspace, for the schema they were read from.
+/// KnownReplicaCounts by keyspace, for the schema they were read from.
 #[derive(Debug, Default)]
-pub(crate) struct Placements {
+pub(crate) struct KnownReplicaCounts {
     schema: Option<Rc<Schema>>,
-    known: Vec<(String, Placement)>,
+    known: Vec<(String, ReplicaCounts)>,
     /// A table of the keyspace that comes first: ids are compared faster than names.
     table: Option<TableId>,
 }
 
-impl Placements {
-    /// The placement of a keyspace in `schema`; of one that is not there a single local replica, as for
+impl KnownReplicaCounts {
+    /// The counts of a keyspace in `schema`; of one that is not there a single local replica, as for
     /// virtual ones.
     #[inline]
-    pub(crate) fn of(&mut self, schema: &Rc<Schema>, keyspace: &str, data_center: &str) -> &Placement {
+    pub(crate) fn of(&mut self, schema: &Rc<Schema>, keyspace: &str, data_center: &str) -> &ReplicaCounts {
         // The keyspace that was found last comes first.
         let is_first = self.schema.as_ref().is_some_and(|known| Rc::ptr_eq(known, schema))
             && self.known.first().is_some_and(|(name, _)| name == keyspace);
@@ -115,9 +107,14 @@ impl Placements {
         &self.known[0].1
     }
 
-    /// As [`Placements::of`], of the keyspace of `table`.
+    /// As [`KnownReplicaCounts::of`], of the keyspace of `table`.
     #[inline]
-    pub(crate) fn of_table(&mut self, schema: &Rc<Schema>, table: &Table, data_center: &str) -> &Placement {
+    pub(crate) fn of_table(
+        &mut self,
+        schema: &Rc<Schema>,
+        table: &Table,
+        data_center: &str,
+    ) -> &ReplicaCounts {
         let is_first = self.schema.as_ref().is_some_and(|known| Rc::ptr_eq(known, schema))
             && self.table == Some(table.id());
         if !is_first {
@@ -127,7 +124,7 @@ impl Placements {
         &self.known[0].1
     }
 
-    /// Puts the placement of a keyspace in front.
+    /// Puts the counts of a keyspace in front.
     #[inline(never)]
     fn find(&mut self, schema: &Rc<Schema>, keyspace: &str, data_center: &str) {
         if !self.schema.as_ref().is_some_and(|known| Rc::ptr_eq(known, schema)) {
@@ -137,11 +134,11 @@ impl Placements {
         let at = match self.known.iter().position(|(name, _)| name == keyspace) {
             Some(at) => at,
             None => {
-                let placement = match schema.keyspace(keyspace) {
-                    Some(keyspace) => Placement::new(&keyspace.options.replication, data_center),
-                    None => Placement::of(vec![(1, 1)], 1, true),
+                let counts = match schema.keyspace(keyspace) {
+                    Some(keyspace) => ReplicaCounts::new(&keyspace.options.replication, data_center),
+                    None => ReplicaCounts::of(vec![(1, 1)], 1, true),
                 };
-                self.known.push((keyspace.to_owned(), placement));
+                self.known.push((keyspace.to_owned(), counts));
                 self.known.len() - 1
             }
         };
@@ -194,21 +191,21 @@ mod tests {
         keyspace(&mut schema, "one", "1", 1);
         keyspace(&mut schema, "three", "3", 3);
         let schemas = [Rc::new(schema.clone()), Rc::new(schema)];
-        let mut placements = Placements::default();
+        let mut replica_counts = KnownReplicaCounts::default();
         for at in 0..64 {
             let schema = &schemas[at / 32];
             let (name, id, factor) = if at & 1 == 0 { ("one", 1, 1) } else { ("three", 3, 3) };
             let table = schema.table_by_id(TableId([id; 16])).unwrap();
             let found = match at & 2 == 0 {
-                true => placements.of_table(schema, table, "datacenter1"),
-                false => placements.of(schema, name, "datacenter1"),
+                true => replica_counts.of_table(schema, table, "datacenter1"),
+                false => replica_counts.of(schema, name, "datacenter1"),
             };
             assert_eq!(found.total(), factor, "{at}");
-            // Once more, and sometimes with a lookup by name before the next round: a remembered placement
-            // must be that of the remembered keyspace.
-            assert_eq!(placements.of_table(schema, table, "datacenter1").total(), factor, "{at}");
+            // Once more, and sometimes with a lookup by name before the next round: remembered counts
+            // must be those of the remembered keyspace.
+            assert_eq!(replica_counts.of_table(schema, table, "datacenter1").total(), factor, "{at}");
             if at & 4 == 0 {
-                placements.of(schema, if at & 8 == 0 { "one" } else { "three" }, "datacenter1");
+                replica_counts.of(schema, if at & 8 == 0 { "one" } else { "three" }, "datacenter1");
             }
         }
     }

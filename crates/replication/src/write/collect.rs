@@ -3,8 +3,8 @@
 use model::mutation::MutationView;
 use reactor::Deadline;
 
-use super::apply;
 use super::plan::WritePlan;
+use super::send;
 use crate::error::ReplicationError;
 use crate::replicator::Replicator;
 
@@ -17,10 +17,10 @@ pub(super) async fn collect(
 ) -> Result<(), ReplicationError> {
     if plan.shard == reactor::shard_id() {
         // Storage keeps the deadline wherever it waits: no timer here.
-        return reactor::in_place!(apply::here(replicator, mutation, deadline, plan.required));
+        return reactor::in_place!(send::here(replicator, mutation, deadline, plan.required));
     }
     // Boxed, so that a write of this shard does not carry the space of a call.
-    let applying = Box::pin(apply::there(plan.shard, mutation.as_bytes().to_vec(), deadline, plan.required));
+    let applying = Box::pin(send::there(plan.shard, mutation.as_bytes().to_vec(), deadline, plan.required));
     let answer = reactor::timeout(deadline, applying).await;
     answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required: plan.required }))
 }

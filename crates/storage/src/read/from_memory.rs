@@ -24,25 +24,25 @@ use crate::tablet::{TableFile, Tablet};
 
 /// How far a read came without waiting.
 #[derive(Debug)]
-pub enum Now {
+pub enum FromMemory {
     /// Everything requested was handed over.
     Done,
     /// Nothing was handed over: call [`Storage::read`].
     NotBegun,
-    /// The row cache lacks some of it: continue with [`Storage::read_rest`].
-    Begun(Box<Rest>),
+    /// The row cache lacks some of it: continue with [`Storage::read_unread`].
+    Partial(Box<Unread>),
 }
 
-/// The rest of a read that did not wait.
-pub struct Rest {
+/// The part of a read that memory lacks.
+pub struct Unread {
     tablet: Rc<Tablet>,
     claim: Claim,
     left: Option<(Slices, bool)>,
 }
 
-impl std::fmt::Debug for Rest {
+impl std::fmt::Debug for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rest({:?})", self.left)
+        write!(f, "Unread({:?})", self.left)
     }
 }
 
@@ -62,42 +62,42 @@ impl Storage {
     /// Reads one row of one partition as [`Storage::read`] does, if that is possible without waiting. A caller
     /// that takes the answer calls [`Storage::note_read`].
     #[inline]
-    pub fn read_now(&self, command: &ReadCommand, consumer: &mut dyn RowConsumer) -> Now {
-        let PartitionRange::Key(key) = &command.range else { return Now::NotBegun };
+    pub fn read_from_memory(&self, command: &ReadCommand, consumer: &mut dyn RowConsumer) -> FromMemory {
+        let PartitionRange::Key(key) = &command.range else { return FromMemory::NotBegun };
         if !asks_for_one_row(&command.table, command.shape()) {
-            return Now::NotBegun;
+            return FromMemory::NotBegun;
         }
-        let Ok(store) = self.table_store(command.table.id()) else { return Now::NotBegun };
-        let Ok(tablet) = self.tablet(&store, key.token) else { return Now::NotBegun };
-        let Some(memtable) = tablet.only_memtable() else { return Now::NotBegun };
+        let Ok(store) = self.table_store(command.table.id()) else { return FromMemory::NotBegun };
+        let Ok(tablet) = self.tablet(&store, key.token) else { return FromMemory::NotBegun };
+        let Some(memtable) = tablet.only_memtable() else { return FromMemory::NotBegun };
         let files = tablet.files();
         let one = (key.token, key.key.as_slice());
         match self.row_in_memory(command, &memtable, &files, one, consumer) {
-            InMemory::Done => Now::Done,
-            InMemory::Absent if files.is_empty() => Now::Done,
+            InMemory::Done => FromMemory::Done,
+            InMemory::Absent if files.is_empty() => FromMemory::Done,
             InMemory::Absent => self.row_in_files(command, tablet, None, one, consumer),
             InMemory::Shared(partition, version) => {
                 self.row_in_files(command, tablet, Some((&memtable, partition, version)), one, consumer)
             }
-            InMemory::Other => Now::NotBegun,
+            InMemory::Other => FromMemory::NotBegun,
         }
     }
 
-    /// Continues a read that [`Storage::read_now`] began.
+    /// Continues a read that [`Storage::read_from_memory`] began.
     ///
     /// # Errors
     /// As [`Storage::read`].
-    pub async fn read_rest(
+    pub async fn read_unread(
         &self,
         command: &ReadCommand,
-        rest: Box<Rest>,
+        unread: Box<Unread>,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), StorageError> {
         let PartitionRange::Key(key) = &command.range else { return Ok(()) };
         self.note_read(command.table.id(), &key.key);
         let mut reader =
             Reader { command, scratch: self.take_scratch(), permits: &self.0.permits, room: None };
-        let Rest { tablet, claim, left } = *rest;
+        let Unread { tablet, claim, left } = *unread;
         let read = reader.merged_partition(&tablet, Some(claim), left, key.token, &key.key, consumer).await;
         self.return_scratch(reader.scratch);
         read.map(|_| ()).inspect_err(|error| self.note_read_error(error))
@@ -181,27 +181,27 @@ impl Storage {
         memory: Option<(&Rc<Memtable>, PartitionRef, u32)>,
         (token, key): (Token, &[u8]),
         consumer: &mut dyn RowConsumer,
-    ) -> Now {
+    ) -> FromMemory {
         let Some(claim) = tablet.cache().claim().filter(|_| !command.bypass_cache) else {
-            return Now::NotBegun;
+            return FromMemory::NotBegun;
         };
         let mut reader =
             Reader { command, scratch: self.take_scratch(), permits: &self.0.permits, room: None };
         let left = match memory {
             Some(memory) => match reader.row_of_both((&tablet, claim), memory, (token, key), consumer) {
-                Both::HandedOver(_) => Err(Now::Done),
+                Both::HandedOver(_) => Err(FromMemory::Done),
                 Both::Gap => Ok(Some((command.slices.clone(), false))),
                 Both::Merge => Ok(None),
             },
             None => match reader.walk_cache(&tablet, claim, token, key, consumer) {
-                (Walked::Done(_), _) => Err(Now::Done),
+                (Walked::Done(_), _) => Err(FromMemory::Done),
                 (Walked::Left(slices), announced) => Ok(Some((slices, announced))),
                 (Walked::Unknown, _) => Ok(None),
             },
         };
         self.return_scratch(reader.scratch);
         match left {
-            Ok(left) => Now::Begun(Box::new(Rest { tablet, claim, left })),
+            Ok(left) => FromMemory::Partial(Box::new(Unread { tablet, claim, left })),
             Err(done) => done,
         }
     }

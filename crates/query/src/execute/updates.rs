@@ -43,7 +43,7 @@ pub trait Updates {
 /// # Errors
 /// [`QueryError::Invalid`] for values that cannot be written.
 #[inline]
-pub fn apply(
+pub fn add(
     plan: &ModifyPlan,
     binding: &Binding<'_>,
     moment: Moment,
@@ -96,7 +96,7 @@ pub enum Plain {
 /// anything was appended.
 ///
 /// # Errors
-/// As [`apply`].
+/// As [`add`].
 #[inline]
 pub fn plain(
     plan: &ModifyPlan,
@@ -106,7 +106,7 @@ pub fn plain(
     wants: impl FnOnce(Token) -> bool,
     out: &mut Vec<u8>,
 ) -> Result<(Token, Plain), QueryError> {
-    // In the order of `apply`: the first wrong value is reported.
+    // In the order of `add`: the first wrong value is reported.
     let timestamp = timestamp_of(plan, binding, moment)?;
     key.clear();
     append_key(plan, binding, key)?;

@@ -1,0 +1,22 @@
+//! Truncation: every replica forgets the rows of a table.
+
+use model::Table;
+use reactor::Deadline;
+
+use crate::error::ReplicationError;
+use crate::replicator::Replicator;
+
+impl Replicator {
+    /// Removes all rows of a table from every replica, after a snapshot if the node takes one automatically.
+    ///
+    /// # Errors
+    /// [`ReplicationError::TimedOut`], or the error of the first replica that failed: other replicas may have
+    /// lost their rows.
+    pub async fn truncate(&self, table: &Table, deadline: Deadline) -> Result<(), ReplicationError> {
+        match reactor::timeout(deadline, self.storage().truncate(table.id())).await {
+            Ok(done) => Ok(done?),
+            // Every replica has to forget, whatever the consistency level of other statements.
+            Err(_) => Err(ReplicationError::TimedOut { received: 0, required: 1 }),
+        }
+    }
+}
