@@ -31,7 +31,7 @@ pub enum ShardKind {
 
 /// One node's share of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
+pub struct CounterShard {
     /// The node.
     pub id: [u8; 16],
     /// Grows with each change.
@@ -43,7 +43,7 @@ pub struct Shard {
 }
 
 /// The shards of a context, by id; `None` if the bytes are not a context.
-pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = Shard> + '_> {
+pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = CounterShard> + '_> {
     let (headers, rest) = context.split_first_chunk().map(|(n, rest)| (i16::from_be_bytes(*n), rest))?;
     let (headers, body) = rest.split_at_checked(usize::from(headers.unsigned_abs()) * 2)?;
     if body.len() % SHARD_BYTES != 0 {
@@ -66,7 +66,7 @@ pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = Shard> + '_> {
         if kind != ShardKind::Remote {
             headers.next();
         }
-        Shard {
+        CounterShard {
             id: shard[..16].try_into().expect("sixteen bytes"),
             clock: number(16),
             count: number(24),
@@ -86,7 +86,7 @@ pub fn delta(bytes: &[u8]) -> Option<i64> {
 }
 
 /// The shard of a node in a context.
-pub fn shard_of(context: &[u8], id: &[u8; 16]) -> Option<Shard> {
+pub fn shard_of(context: &[u8], id: &[u8; 16]) -> Option<CounterShard> {
     shards(context)?.find(|shard| shard.id == *id)
 }
 
@@ -96,7 +96,7 @@ pub fn has_legacy_shards(context: &[u8]) -> bool {
 }
 
 /// Appends the context of these shards, which are ordered by id.
-pub fn append(shards: &[Shard], out: &mut Vec<u8>) {
+pub fn append(shards: &[CounterShard], out: &mut Vec<u8>) {
     let headers = shards.iter().filter(|shard| shard.kind != ShardKind::Remote).count();
     // A context has a shard for each node that was ever a leader: far fewer than 2^15.
     out.extend_from_slice(&(headers as i16).to_be_bytes());
@@ -129,7 +129,7 @@ pub fn merge(left: &[u8], right: &[u8], out: &mut Vec<u8>) {
         return out.extend_from_slice(winner);
     };
     let (mut lefts, mut rights) = (lefts.peekable(), rights.peekable());
-    let mut merged: Vec<Shard> = Vec::with_capacity((left.len() + right.len()) / SHARD_BYTES);
+    let mut merged: Vec<CounterShard> = Vec::with_capacity((left.len() + right.len()) / SHARD_BYTES);
     loop {
         let order = match (lefts.peek(), rights.peek()) {
             (None, None) => break,
@@ -148,13 +148,13 @@ pub fn merge(left: &[u8], right: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The valid one of two shards of one node.
-fn one(a: Shard, b: Shard) -> Shard {
+fn one(a: CounterShard, b: CounterShard) -> CounterShard {
     if a.kind != b.kind {
         return if a.kind > b.kind { a } else { b };
     }
     match a.kind {
         ShardKind::Local => {
-            Shard { clock: a.clock.wrapping_add(b.clock), count: a.count.wrapping_add(b.count), ..a }
+            CounterShard { clock: a.clock.wrapping_add(b.clock), count: a.count.wrapping_add(b.count), ..a }
         }
         ShardKind::Global | ShardKind::Remote => {
             if (a.clock, a.count) >= (b.clock, b.count) {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn context(shards: &[Shard]) -> Vec<u8> {
+    fn context(shards: &[CounterShard]) -> Vec<u8> {
         let mut out = Vec::new();
         append(shards, &mut out);
         out
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_global_shard_has_cassandras_bytes() {
-        let shard = Shard { id: [7; 16], clock: 2, count: -1, kind: ShardKind::Global };
+        let shard = CounterShard { id: [7; 16], clock: 2, count: -1, kind: ShardKind::Global };
         let mut expected = vec![0, 1, 0x80, 0];
         expected.extend_from_slice(&[7; 16]);
         expected.extend_from_slice(&2_i64.to_be_bytes());
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_greater_kind_wins_and_local_shards_add_up() {
-        let shard = |clock, count, kind| Shard { id: [1; 16], clock, count, kind };
+        let shard = |clock, count, kind| CounterShard { id: [1; 16], clock, count, kind };
         for (a, b, expected) in [
             (shard(1, 5, ShardKind::Global), shard(9, 9, ShardKind::Local), 5),
             (shard(1, 5, ShardKind::Local), shard(9, 9, ShardKind::Remote), 5),
@@ -219,9 +219,9 @@ mod tests {
     fn any_context() -> impl Strategy<Value = Vec<u8>> {
         let shard = (0..4_u8, 0..4_i64, -3..4_i64, any::<bool>());
         proptest::collection::btree_map(0..4_u8, shard, 0..4).prop_map(|shards| {
-            let shards: Vec<Shard> = shards
+            let shards: Vec<CounterShard> = shards
                 .into_iter()
-                .map(|(id, (_, clock, count, global))| Shard {
+                .map(|(id, (_, clock, count, global))| CounterShard {
                     id: [id; 16],
                     clock,
                     count,

@@ -6,7 +6,7 @@
 //! write is applied.
 
 use model::clustering::Slice;
-use model::counter::{self, Shard, ShardKind};
+use model::counter::{self, CounterShard, ShardKind};
 use model::deletion::LocalSeconds;
 use model::mutation::{MutationBuilder, MutationView};
 use model::partition_key::DecoratedKey;
@@ -18,7 +18,6 @@ use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
 use crate::consistency::Consistency;
 use crate::error::{RemoteFailure, ReplicationError};
 use crate::lwt::{Current, Taker};
-use crate::placement::shard_of;
 use crate::replicator::{Replicator, here};
 
 impl Replicator {
@@ -39,7 +38,7 @@ impl Replicator {
     ) -> Result<(), ReplicationError> {
         let required = self.required(table.keyspace(), consistency)?;
         let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
-        let shard = shard_of(table, token);
+        let shard = self.shard_of(table, token);
         let mutation = mutation.to_vec();
         // A task of its own even on this shard: the turn must outlive a client that goes away.
         let call = call_and_note(shard, Group::STATEMENT, move || async move {
@@ -141,7 +140,7 @@ impl Leader<'_> {
                 continue;
             };
             let before = self.shard(current, cell.column);
-            let shard = Shard {
+            let shard = CounterShard {
                 id: self.node,
                 clock: reactor::wall_clock_us().max(before.clock.saturating_add(1)),
                 count: before.count.wrapping_add(delta),
@@ -155,8 +154,8 @@ impl Leader<'_> {
     }
 
     /// This node's share of the counter so far.
-    fn shard(&self, current: Option<RowView<'_>>, column: ColumnId) -> Shard {
-        let none = Shard { id: self.node, clock: 0, count: 0, kind: ShardKind::Global };
+    fn shard(&self, current: Option<RowView<'_>>, column: ColumnId) -> CounterShard {
+        let none = CounterShard { id: self.node, clock: 0, count: 0, kind: ShardKind::Global };
         let cell = current.and_then(|row| row.cell(column));
         match cell.map(|cell| cell.kind) {
             Some(CellKind::Counter(context)) => counter::shard_of(context, &self.node).unwrap_or(none),

@@ -184,7 +184,7 @@ fn counters_of_a_row_are_counted_together_and_do_not_come_back() {
     let shard = |node: u8, clock, count| {
         let mut out = Vec::new();
         let kind = counter::ShardKind::Global;
-        counter::append(&[counter::Shard { id: [node; 16], clock, count, kind }], &mut out);
+        counter::append(&[counter::CounterShard { id: [node; 16], clock, count, kind }], &mut out);
         out
     };
     let row = |timestamp, kind: CellKind<'_>, deleted_at: i64| {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use model::clustering::{ClusteringOrder, OwnedPosition, Position, Slice, append_component};
-use model::counter::{self, Shard, ShardKind};
+use model::counter::{self, CounterShard, ShardKind};
 use model::deletion::{DeletionTime, Liveness, NO_LOCAL_TIME};
 use model::partition_key::{self, DecoratedKey};
 use model::row::{CellKind, CellView, RowBuilder, RowView};
@@ -162,8 +162,8 @@ pub(crate) fn value(random: &mut Random, ty: &CqlType) -> Vec<u8> {
         }
         CqlType::Counter => {
             let mut out = Vec::new();
-            let shards: Vec<Shard> = (0..1 + random.below(4) as u8)
-                .map(|node| Shard {
+            let shards: Vec<CounterShard> = (0..1 + random.below(4) as u8)
+                .map(|node| CounterShard {
                     id: [node; 16],
                     clock: random.next() as i64 >> 2,
                     count: random.next() as i64 >> 20,

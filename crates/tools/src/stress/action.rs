@@ -15,7 +15,7 @@ use super::StressError;
 use super::client::Client;
 use super::cluster::{self, Cluster, Lanes};
 use super::console::{Console, TextFile, tell};
-use super::engine::{Engine, Plan, Recovery};
+use super::engine::{LoadEngine, Plan, Recovery};
 use super::operation::{Dialect, Operation, Permits};
 use super::pipe::Pipe;
 use super::predefined::Predefined;
@@ -40,7 +40,7 @@ pub(super) struct Action {
     results: Vec<String>,
     /// One connection to each server for requests outside of the load.
     controls: Vec<Client>,
-    engine: Rc<Engine>,
+    engine: Rc<LoadEngine>,
     dialect: Dialect,
     profile: Option<Profile>,
     random: u64,
@@ -152,7 +152,7 @@ impl Action {
         }
         let recovery = Recovery::new(settings.mode.clone(), use_keyspace, addresses);
         let engine =
-            Engine::new(cluster, lanes, pipes, recovery, settings.errors.clone(), settings.log.level);
+            LoadEngine::new(cluster, lanes, pipes, recovery, settings.errors.clone(), settings.log.level);
         engine.spawn_pipes();
         Ok(Self {
             settings,

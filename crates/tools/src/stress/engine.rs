@@ -96,7 +96,7 @@ struct Run {
 }
 
 /// Drives runs over the connections there are.
-pub(super) struct Engine {
+pub(super) struct LoadEngine {
     cluster: Cluster,
     lanes: Vec<Lanes>,
     tablets: RefCell<Tablets>,
@@ -113,7 +113,7 @@ pub(super) struct Engine {
     scratch: RefCell<Vec<u8>>,
 }
 
-impl Engine {
+impl LoadEngine {
     pub(super) fn new(
         cluster: Cluster,
         lanes: Vec<Lanes>,

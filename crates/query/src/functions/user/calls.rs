@@ -49,7 +49,7 @@ pub struct Calls {
 }
 
 /// Limits and counts of paused calls on a shard.
-struct Shard {
+struct Sandboxes {
     permits: Semaphore,
     memory: Semaphore,
     memory_max: usize,
@@ -67,12 +67,12 @@ pub struct CallsOfShard {
     pub held_bytes: usize,
 }
 
-impl Shard {
+impl Sandboxes {
     fn here() -> Rc<Self> {
         reactor::local::<Self>().unwrap_or_else(|| {
-            let shard = Rc::new(Self::new(MEMORY_BYTES));
-            reactor::set_local(Rc::clone(&shard));
-            shard
+            let sandboxes = Rc::new(Self::new(MEMORY_BYTES));
+            reactor::set_local(Rc::clone(&sandboxes));
+            sandboxes
         })
     }
 
@@ -89,16 +89,16 @@ impl Shard {
 /// Limits the bytes that sandboxes of this shard hold between their slices, from now on. A sandbox that alone
 /// holds more takes all of it.
 pub fn set_memory(bytes: usize) {
-    reactor::set_local(Rc::new(Shard::new(bytes)));
+    reactor::set_local(Rc::new(Sandboxes::new(bytes)));
 }
 
 /// The figures of this shard.
 pub fn of_shard() -> CallsOfShard {
-    let shard = Shard::here();
+    let sandboxes = Sandboxes::here();
     CallsOfShard {
-        paused: PAUSED_MAX - shard.permits.available(),
-        slices: shard.rests.get(),
-        held_bytes: shard.memory_max - shard.memory.available(),
+        paused: PAUSED_MAX - sandboxes.permits.available(),
+        slices: sandboxes.rests.get(),
+        held_bytes: sandboxes.memory_max - sandboxes.memory.available(),
     }
 }
 
@@ -236,12 +236,12 @@ impl Calls {
     /// # Errors
     /// [`TimedOut`] if the deadline has passed.
     pub async fn rest(&self, deadline: Deadline) -> Result<(), TimedOut> {
-        let shard = Shard::here();
+        let sandboxes = Sandboxes::here();
         let held = self.running.borrow().as_ref().map(|running| running.held_bytes());
         if let Some(held) = held {
-            self.hold(&shard, held, deadline).await?;
+            self.hold(&sandboxes, held, deadline).await?;
         }
-        shard.rests.set(shard.rests.get() + 1);
+        sandboxes.rests.set(sandboxes.rests.get() + 1);
         reactor::yield_now().await;
         if deadline.is_past() {
             return Err(TimedOut);
@@ -254,12 +254,12 @@ impl Calls {
     /// Reserves a place among the paused calls, and memory for the sandbox. A call that finds none returns
     /// what it holds, waits for as much, and starts again, because it has had no visible effect. So no call
     /// waits for memory while it holds some.
-    async fn hold(&self, shard: &Shard, held: usize, deadline: Deadline) -> Result<(), TimedOut> {
-        let wanted = held.next_multiple_of(MEMORY_STEP_BYTES).min(shard.memory_max);
+    async fn hold(&self, sandboxes: &Sandboxes, held: usize, deadline: Deadline) -> Result<(), TimedOut> {
+        let wanted = held.next_multiple_of(MEMORY_STEP_BYTES).min(sandboxes.memory_max);
         let missing = wanted.saturating_sub(self.memory.borrow().iter().map(Permit::count).sum());
         let has_place = self.permit.borrow().is_some();
-        let place = if has_place { None } else { shard.permits.try_acquire(1) };
-        let more = if missing == 0 { None } else { shard.memory.try_acquire(missing) };
+        let place = if has_place { None } else { sandboxes.permits.try_acquire(1) };
+        let more = if missing == 0 { None } else { sandboxes.memory.try_acquire(missing) };
         if (has_place || place.is_some()) && (missing == 0 || more.is_some()) {
             self.memory.borrow_mut().extend(more);
             if place.is_some() {
@@ -273,8 +273,8 @@ impl Calls {
         self.memory.take();
         // The queues of the semaphores have room for every statement.
         let waited = async {
-            let memory = shard.memory.acquire(wanted).await?;
-            shard.permits.acquire(1).await.map(|place| (place, memory))
+            let memory = sandboxes.memory.acquire(wanted).await?;
+            sandboxes.permits.acquire(1).await.map(|place| (place, memory))
         };
         let (place, memory) = reactor::timeout(deadline, waited).await?.map_err(|_| TimedOut)?;
         self.permit.replace(Some(place));

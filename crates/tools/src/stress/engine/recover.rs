@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use reactor::{Instant, now};
 
-use super::{Engine, Run};
+use super::{LoadEngine, Run};
 use crate::stress::StressError;
 use crate::stress::client::Client;
 use crate::stress::pipe::Pipe;
@@ -56,7 +56,7 @@ impl Recovery {
     }
 }
 
-impl Engine {
+impl LoadEngine {
     /// Remembers statements for future connections.
     pub(in crate::stress) fn remember(&self, statements: impl IntoIterator<Item = String>) {
         let mut known = self.recovery.statements.borrow_mut();
