@@ -5,6 +5,7 @@
 use model::TableId;
 use storage::StorageError;
 use wire::consistency::Consistency;
+use wire::error::WriteType;
 
 /// Why a statement was not, or not completely, executed.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +64,7 @@ pub enum QueryError {
         /// Answers needed.
         required: u32,
         /// The kind of write, as in native_protocol_v5.spec §9.
-        write_type: &'static str,
+        write_type: WriteType,
     },
     /// A conditional write did not get its turn in time; nothing was written.
     #[error(
@@ -111,7 +112,7 @@ pub enum QueryError {
         /// Replicas that failed.
         failed: u32,
         /// Which kind of write.
-        write_type: &'static str,
+        write_type: WriteType,
     },
     /// A replica met an error while reading.
     #[error("Operation failed - received {received} responses and {failed} failures")]
@@ -159,6 +160,16 @@ pub enum QueryError {
         arguments: Vec<String>,
         /// Text for people.
         message: String,
+    },
+    /// The partition is used more often than its table allows.
+    #[error("{message}")]
+    RateLimited {
+        /// Text for people.
+        message: String,
+        /// Whether the operation was a write.
+        is_write: bool,
+        /// Whether the coordinator refused it, and not the replica.
+        by_coordinator: bool,
     },
     /// The storage engine failed; counted and logged with its error.
     #[error("{0}")]

@@ -11,7 +11,8 @@
 use std::cell::RefCell;
 
 use model::{Table, TableId, Token};
-use storage::StorageError;
+
+use crate::error::ReplicaFailure;
 
 /// The entry of the table options' extensions that has the limits.
 pub const EXTENSION: &str = "per_partition_rate_limit";
@@ -92,7 +93,7 @@ impl RateLimiter {
     /// Counts an operation on a partition of `table`; refuses it if there are too many.
     ///
     /// # Errors
-    /// [`StorageError::RateLimited`].
+    /// [`ReplicaFailure::RateLimited`].
     #[cold]
     pub(crate) fn check(
         &self,
@@ -100,7 +101,7 @@ impl RateLimiter {
         token: Token,
         operation: Operation,
         by_coordinator: bool,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), ReplicaFailure> {
         let Some(bytes) = table.options().extensions.get(EXTENSION) else { return Ok(()) };
         let Some(limit) = RateLimits::decode(bytes).of(operation) else { return Ok(()) };
         let now_ns = reactor::now().as_nanos();
@@ -108,7 +109,7 @@ impl RateLimiter {
         if lets_in(rate, u64::from(limit), reactor::random_u64) {
             return Ok(());
         }
-        Err(StorageError::RateLimited {
+        Err(ReplicaFailure::RateLimited {
             keyspace: table.keyspace().to_owned(),
             table: table.name().to_owned(),
             is_write: operation == Operation::Write,

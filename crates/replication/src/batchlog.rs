@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use model::Table;
 use reactor::{Deadline, Group};
-use storage::{LoggedBatch, StorageError};
+use storage::LoggedBatch;
 
 use crate::consistency::Consistency;
-use crate::error::ReplicationError;
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::Replicator;
 
 /// Batches that are tried again at once; beyond it they are left to their clients.
@@ -61,15 +61,13 @@ impl Replicator {
         deadline: Deadline,
     ) -> Result<(), BatchFailure> {
         for (at, write) in writes.iter().enumerate() {
-            self.storage()
-                .check_mutation_size(&write.mutation)
-                .map_err(ReplicationError::from)
+            self.check_size(&write.mutation)
                 .and_then(|()| self.required(write.table.keyspace(), consistency))
                 .map_err(|error| BatchFailure::Write { at, error })?;
         }
         let mutations = writes.iter().map(|write| write.mutation.as_slice());
         let logged = self.storage().log_batch(id, mutations, deadline).await;
-        let logged = logged.map_err(|error| BatchFailure::Log(log_failure(error)))?;
+        let logged = logged.map_err(|error| BatchFailure::Log(ReplicaFailure::from(error).here(1)))?;
         // From here on, if this function ends early, `Promise` has a task finish the batch.
         let mut promise = Promise { replicator: self, rest: Some((logged, writes)) };
         let writes = promise.rest.as_ref().map_or(&[][..], |(_, writes)| writes);
@@ -128,12 +126,5 @@ impl Drop for Promise<'_> {
             replicator.complete(batch, writes).await;
             drop((place, hold));
         }));
-    }
-}
-
-fn log_failure(error: StorageError) -> ReplicationError {
-    match error {
-        StorageError::CommitlogTimedOut => ReplicationError::TimedOut { received: 0, required: 1 },
-        other => other.into(),
     }
 }

@@ -16,7 +16,7 @@ use reactor::{Deadline, Group};
 use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
 
 use crate::consistency::Consistency;
-use crate::error::{RemoteFailure, ReplicationError};
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::lwt::{Current, Taker};
 use crate::replicator::{Replicator, here};
 
@@ -37,26 +37,28 @@ impl Replicator {
         deadline: Deadline,
     ) -> Result<(), ReplicationError> {
         let required = self.required(table.keyspace(), consistency)?;
-        let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
+        let view = MutationView::trusted(mutation);
+        let token = view.map_err(|error| ReplicaFailure::from(error).here(required))?.token;
         let shard = self.shard_of(table, token);
         let mutation = mutation.to_vec();
         // A task of its own even on this shard: the turn must outlive a client that goes away.
         let call = call_and_note(shard, Group::STATEMENT, move || async move {
-            let replicator =
-                here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
+            let replicator = here().ok_or_else(ReplicaFailure::starting)?;
             replicator.lead(&mutation, node, deadline).await
         });
         match reactor::timeout(deadline, call).await {
-            Ok(answer) => answer?.map_err(|failure| failure.at(shard, required)),
+            Ok(answer) => answer
+                .unwrap_or_else(|error| Err(error.into()))
+                .map_err(|failure: ReplicaFailure| failure.at(shard, required)),
             Err(_) => Err(ReplicationError::TimedOut { received: 0, required }),
         }
     }
 
     /// The leader's part.
-    async fn lead(&self, deltas: &[u8], node: [u8; 16], deadline: Deadline) -> Result<(), RemoteFailure> {
-        let view = MutationView::parse(deltas).map_err(|error| RemoteFailure::Failed(error.to_string()))?;
+    async fn lead(&self, deltas: &[u8], node: [u8; 16], deadline: Deadline) -> Result<(), ReplicaFailure> {
+        let view = MutationView::parse(deltas)?;
         let table = self.storage().schema().table_by_id(view.table).cloned();
-        let table = table.ok_or(RemoteFailure::TableGone(view.table))?;
+        let table = table.ok_or(ReplicaFailure::TableGone(view.table))?;
         let acceptor = self.acceptor();
         let turn = acceptor.turn(view.table, view.key, deadline).await?;
         let slices: Slices = {
@@ -77,10 +79,9 @@ impl Replicator {
         let mut current = Current::default();
         let mut taker = Taker::new(&mut current, usize::MAX, None);
         let done = reactor::timeout(deadline, self.storage().read(&command, &mut taker)).await;
-        done.map_err(|_| RemoteFailure::TimedOut)?.map_err(|error| RemoteFailure::of(&error))?;
+        done.map_err(|_| ReplicaFailure::TimedOut)??;
         let counted = Leader { table: &table, current: &current, node }.count(&view);
-        let applied = acceptor.accept(self.storage(), turn, counted, deadline).await;
-        applied.map_err(|error| RemoteFailure::of(&error))
+        acceptor.accept(self.storage(), turn, counted, deadline).await
     }
 }
 

@@ -3,7 +3,7 @@
 use model::Table;
 use reactor::Deadline;
 
-use crate::error::ReplicationError;
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::Replicator;
 
 impl Replicator {
@@ -13,10 +13,11 @@ impl Replicator {
     /// [`ReplicationError::TimedOut`], or the error of the first replica that failed: other replicas may have
     /// lost their rows.
     pub async fn truncate(&self, table: &Table, deadline: Deadline) -> Result<(), ReplicationError> {
+        // Every replica has to forget, whatever the consistency level of other statements.
+        let required = 1;
         match reactor::timeout(deadline, self.storage().truncate(table.id())).await {
-            Ok(done) => Ok(done?),
-            // Every replica has to forget, whatever the consistency level of other statements.
-            Err(_) => Err(ReplicationError::TimedOut { received: 0, required: 1 }),
+            Ok(done) => done.map_err(|error| ReplicaFailure::from(error).here(required)),
+            Err(_) => Err(ReplicationError::TimedOut { received: 0, required }),
         }
     }
 }

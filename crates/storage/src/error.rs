@@ -176,22 +176,6 @@ pub enum StorageError {
         /// The limit.
         limit: usize,
     },
-    /// A partition is read or written more often than its table allows.
-    #[error(
-        "Per-partition rate limit reached for {} in table {keyspace}.{table}, rejected by {}",
-        if *is_write { "writes" } else { "reads" },
-        if *by_coordinator { "coordinator" } else { "replicas" }
-    )]
-    RateLimited {
-        /// Its keyspace.
-        keyspace: String,
-        /// Its name.
-        table: String,
-        /// Whether the operation was a write.
-        is_write: bool,
-        /// Whether the shard that coordinates refused it, and not the one that has the partition.
-        by_coordinator: bool,
-    },
     /// Too many reads wait for the disk.
     #[error("too many reads wait for the disk on this shard: {waiting}")]
     TooManyReads {

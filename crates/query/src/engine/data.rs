@@ -11,6 +11,7 @@ use replication::read::{FromMemory, Unread};
 use replication::write::Pending;
 use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, ReplicationError};
 use storage::{PartitionRange, ReadCommand, RowConsumer};
+use wire::error::WriteType;
 
 use super::{Engine, VIRTUAL_PREFIX};
 use crate::QueryError;
@@ -29,7 +30,7 @@ impl Engine {
         table: &Table,
         mutation: &[u8],
         level: Consistency,
-        write_type: &'static str,
+        write_type: WriteType,
         timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
         let timeout = timeout.unwrap_or(self.0.config.write_timeout);
@@ -64,7 +65,7 @@ impl Engine {
         table: &Table,
         mutation: &[u8],
         level: Consistency,
-        write_type: &'static str,
+        write_type: WriteType,
     ) -> QueryError {
         let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
         consistency::write_error(error, level, write_type, table, key)
@@ -86,7 +87,7 @@ impl Engine {
         written.map_err(|failure| match failure {
             BatchFailure::Log(error) => consistency::batch_log_error(error, id),
             BatchFailure::Write { at, error } => {
-                consistency::write_error(error, level, "BATCH", &named[at], &keys[at])
+                consistency::write_error(error, level, WriteType::Batch, &named[at], &keys[at])
             }
         })
     }
@@ -104,7 +105,7 @@ impl Engine {
         let counted = self.0.replicator.count(table, mutation, node, level, deadline).await;
         counted.map_err(|error| {
             let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
-            consistency::write_error(error, level, "COUNTER", table, key)
+            consistency::write_error(error, level, WriteType::Counter, table, key)
         })
     }
 

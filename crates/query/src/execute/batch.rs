@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use model::token::murmur3_token;
 use model::{Table, TableId};
 use replication::{BatchWrite, Consistency};
+use wire::error::WriteType;
 use wire::request::BatchKind;
 use wire::values::ValueRef;
 
@@ -289,8 +290,8 @@ impl Gathered {
         timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
         let write_type = match kind {
-            BatchKind::Logged if self.updates.len() > 1 => "BATCH",
-            BatchKind::Logged | BatchKind::Unlogged | BatchKind::Counter => "UNLOGGED_BATCH",
+            BatchKind::Logged if self.updates.len() > 1 => WriteType::Batch,
+            BatchKind::Logged | BatchKind::Unlogged | BatchKind::Counter => WriteType::UnloggedBatch,
         };
         let updates = self.updates.iter().filter(|update| !update.is_empty());
         if kind == BatchKind::Logged && updates.clone().count() > 1 {

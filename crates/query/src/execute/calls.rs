@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use reactor::Deadline;
 
+use wire::error::WriteType;
+
 use super::{Request, consistency, statement as execute, updates};
 use crate::engine::{Engine, Left};
 use crate::functions::user::calls::Calls;
@@ -88,7 +90,10 @@ fn late(engine: &Engine, request: &Request<'_>, prepared: &Prepared) -> QueryErr
                         |error| error,
                         |required| replication::ReplicationError::TimedOut { received: 0, required },
                     );
-                    let kind = if matches!(plan, Plan::Batch(_)) { "BATCH" } else { "SIMPLE" };
+                    let kind = match plan {
+                        Plan::Batch(_) => WriteType::Batch,
+                        _ => WriteType::Simple,
+                    };
                     consistency::write_error(error, level, kind, table, &[])
                 }
                 (_, Err(error)) => error,

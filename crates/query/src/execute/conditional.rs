@@ -16,6 +16,7 @@ use replication::lwt::Current;
 use replication::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
 use smallvec::SmallVec;
 use storage::Slices;
+use wire::error::WriteType;
 
 use super::condition::BoundCondition;
 use super::evaluate::RowInput;
@@ -291,7 +292,7 @@ impl<'a> Cas<'a> {
             Ok(CasOutcome::Rejected(current)) => Some(current),
             Err(CasError::Request(error)) => return Err(error),
             Err(CasError::Replication(error)) => {
-                return Err(consistency::write_error(error, serial, "CAS", table, &key.key));
+                return Err(consistency::write_error(error, serial, WriteType::Cas, table, &key.key));
             }
         };
         out.warnings.append(&mut self.warnings);

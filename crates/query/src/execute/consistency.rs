@@ -4,8 +4,8 @@
 use model::mutation::MutationView;
 use model::{Clustering, Column, CqlType, Table};
 use replication::{Consistency, ReplicationError};
-use storage::StorageError;
 use wire::consistency::Consistency as Wire;
+use wire::error::WriteType;
 
 use crate::QueryError;
 use crate::engine::Engine;
@@ -126,16 +126,33 @@ pub fn late(engine: &Engine, keyspace: &str, level: Consistency) -> QueryError {
 pub fn write_error(
     error: ReplicationError,
     level: Consistency,
-    write_type: &'static str,
+    write_type: WriteType,
     table: &Table,
     key: &[u8],
 ) -> QueryError {
-    let consistency = wire(level);
+    let oversized = |bytes, bytes_max| oversized(table, key, bytes, bytes_max);
+    failed_write(error, wire(level), write_type, oversized)
+}
+
+/// The client's error for a logged batch that could not be put into the batch log.
+#[cold]
+pub fn batch_log_error(error: ReplicationError, id: uuid::Uuid) -> QueryError {
+    failed_write(error, Wire::One, WriteType::BatchLog, |bytes, bytes_max| {
+        format!(
+            "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: system. Top keys are: batches.{id}"
+        )
+    })
+}
+
+fn failed_write(
+    error: ReplicationError,
+    consistency: Wire,
+    write_type: WriteType,
+    oversized: impl FnOnce(usize, usize) -> String,
+) -> QueryError {
     match error {
-        ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
-            QueryError::Invalid(oversized(table, key, bytes, bytes_max))
-        }
-        ReplicationError::TimedOut { received, required } if write_type == "CAS" => {
+        ReplicationError::TooLarge { bytes, bytes_max } => QueryError::Invalid(oversized(bytes, bytes_max)),
+        ReplicationError::TimedOut { received, required } if write_type == WriteType::Cas => {
             QueryError::CasTimeout { consistency, received, required }
         }
         ReplicationError::TimedOut { received, required } => {
@@ -144,34 +161,16 @@ pub fn write_error(
         ReplicationError::Undecided { received, required } => {
             QueryError::CasUnknown { consistency, received, required }
         }
-        ReplicationError::Storage(
-            StorageError::Io { .. } | StorageError::DiskFull { .. } | StorageError::CommitlogDead { .. },
-        )
-        | ReplicationError::Shard { .. }
-        | ReplicationError::Mesh(_) => {
-            reactor::error!("a write failed: {}", error);
-            QueryError::WriteFailure { consistency, received: 0, required: 1, failed: 1, write_type }
+        ReplicationError::Failed { received, required, failed, .. } => {
+            reactor::error_limited!("a write failed"; kind = write_type.name(), error = error);
+            QueryError::WriteFailure { consistency, received, required, failed, write_type }
         }
-        other => common(other, consistency),
-    }
-}
-
-/// The client's error for a logged batch that could not be put into the batch log.
-#[cold]
-pub fn batch_log_error(error: ReplicationError, id: uuid::Uuid) -> QueryError {
-    match error {
-        ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
-            QueryError::Invalid(format!(
-                "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: system. Top keys are: batches.{id}"
-            ))
-        }
-        ReplicationError::TimedOut { received, required } => {
-            QueryError::WriteTimeout { consistency: Wire::One, received, required, write_type: "BATCH_LOG" }
-        }
-        other => {
-            reactor::error!("a batch could not be logged: {}", other);
-            common(other, Wire::One)
-        }
+        ReplicationError::Unavailable { .. }
+        | ReplicationError::Overloaded { .. }
+        | ReplicationError::RateLimited { .. }
+        | ReplicationError::TableGone(_)
+        | ReplicationError::Misfit(_)
+        | ReplicationError::Stopping { .. } => refused(error, consistency),
     }
 }
 
@@ -226,17 +225,25 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
         ReplicationError::TimedOut { received, required } => {
             QueryError::ReadTimeout { consistency, received, required, data_present: false }
         }
-        ReplicationError::Storage(StorageError::Io { .. } | StorageError::TableFileCorrupt { .. })
-        | ReplicationError::Shard { .. }
-        | ReplicationError::Mesh(_) => {
-            reactor::error!("a read failed: {}", error);
-            QueryError::ReadFailure { consistency, received: 0, required: 1, failed: 1, data_present: false }
+        ReplicationError::Failed { received, required, failed, .. } => {
+            reactor::error_limited!("a read failed"; error = error);
+            QueryError::ReadFailure { consistency, received, required, failed, data_present: false }
         }
-        other => common(other, consistency),
+        ReplicationError::Unavailable { .. }
+        | ReplicationError::Overloaded { .. }
+        | ReplicationError::RateLimited { .. }
+        | ReplicationError::TableGone(_)
+        | ReplicationError::Misfit(_)
+        | ReplicationError::Stopping { .. } => refused(error, consistency),
+        // Writes alone have these.
+        ReplicationError::Undecided { .. } | ReplicationError::TooLarge { .. } => {
+            QueryError::Internal(error.to_string())
+        }
     }
 }
 
-fn common(error: ReplicationError, consistency: Wire) -> QueryError {
+/// The client's error for a request of which nothing was done, whether it reads or writes.
+fn refused(error: ReplicationError, consistency: Wire) -> QueryError {
     match error {
         ReplicationError::Unavailable { required, alive } => {
             // A serial level is reached when a quorum is, and Cassandra reports the quorum.
@@ -248,12 +255,15 @@ fn common(error: ReplicationError, consistency: Wire) -> QueryError {
             QueryError::Unavailable { consistency, required, alive }
         }
         ReplicationError::Overloaded { reason, .. } => QueryError::Overloaded(reason),
-        ReplicationError::TableGone(table) => QueryError::TableGone(table),
-        ReplicationError::Storage(StorageError::Draining) => {
-            QueryError::NotReady("the node is stopping".to_owned())
+        ReplicationError::RateLimited { is_write, by_coordinator, .. } => {
+            QueryError::RateLimited { message: error.to_string(), is_write, by_coordinator }
         }
-        ReplicationError::Storage(error) => QueryError::Storage(error),
-        other => QueryError::Internal(other.to_string()),
+        ReplicationError::TableGone(table) | ReplicationError::Misfit(table) => QueryError::TableGone(table),
+        ReplicationError::Stopping { .. } => QueryError::NotReady("the node is stopping".to_owned()),
+        ReplicationError::TimedOut { .. }
+        | ReplicationError::Undecided { .. }
+        | ReplicationError::Failed { .. }
+        | ReplicationError::TooLarge { .. } => QueryError::Internal(error.to_string()),
     }
 }
 
@@ -266,7 +276,8 @@ mod tests {
         reactor::run_one(reactor::Config::default(), async {
             let tables = crate::system::SystemTables::new().await.unwrap();
             let table = crate::engine::VirtualTables::table(&tables, "system", "local").unwrap();
-            let said = |error| write_error(error, Consistency::Serial, "CAS", &table, b"local").to_string();
+            let said =
+                |error| write_error(error, Consistency::Serial, WriteType::Cas, &table, b"local").to_string();
             assert_eq!(
                 said(ReplicationError::TimedOut { received: 0, required: 1 }),
                 "CAS operation timed out: received 0 of 1 required responses after 0 contention retries"

@@ -6,7 +6,7 @@ use model::mutation::MutationView;
 use model::token::murmur3_token;
 use reactor::in_slices;
 use replication::Consistency;
-use storage::StorageError;
+use wire::error::WriteType;
 
 use super::disk_guard::DiskUsage;
 use super::prior::Prior;
@@ -66,13 +66,12 @@ async fn send(
     timeout: Option<Duration>,
 ) -> Result<(), QueryError> {
     let table = &plan.table;
-    let failed = |error| Engine::write_failed(error, table, mutation, level, "SIMPLE");
-    let token =
-        MutationView::trusted(mutation).map_err(|error| failed(StorageError::from(error).into()))?.token;
-    match engine.begin_mutation(table, (mutation, token), level, timeout) {
+    let failed = |error| Engine::write_failed(error, table, mutation, level, WriteType::Simple);
+    let view = MutationView::trusted(mutation).map_err(|error| QueryError::Internal(error.to_string()))?;
+    match engine.begin_mutation(table, (mutation, view.token), level, timeout) {
         Ok(Some(pending)) => reactor::in_place!(pending.finish(mutation)).map_err(failed),
         // Boxed, so that a write that begins at once carries no space for it.
-        Ok(None) => Box::pin(engine.write(table, mutation, level, "SIMPLE", timeout)).await,
+        Ok(None) => Box::pin(engine.write(table, mutation, level, WriteType::Simple, timeout)).await,
         Err(error) => Err(failed(error)),
     }
 }

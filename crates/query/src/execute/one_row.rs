@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use replication::{Consistency, ReplicationError};
+use wire::error::WriteType;
 
 use super::modify::moment;
 use super::updates::Plain;
@@ -119,7 +120,7 @@ pub fn begin(
             }
             // A write that was refused counts, as in `modify`.
             engine.load_of(&plan.table).writes.end(None);
-            return Err(Engine::write_failed(error, &plan.table, mutation, level, "SIMPLE"));
+            return Err(Engine::write_failed(error, &plan.table, mutation, level, WriteType::Simple));
         }
     };
     Ok(Attempt::Writing(Writing(stage)))
@@ -149,11 +150,11 @@ async fn begin_later(
     timeout: Option<Duration>,
 ) -> Result<(), QueryError> {
     let (table, mutation) = (&scratch.read.table, &scratch.write.mutation);
-    scratch.engine().write(table, mutation, level, "SIMPLE", timeout).await
+    scratch.engine().write(table, mutation, level, WriteType::Simple, timeout).await
 }
 
 #[cold]
 fn failed(scratch: &KeptScratch, error: ReplicationError, level: Consistency) -> QueryError {
     let table = &scratch.read.table;
-    Engine::write_failed(error, table, &scratch.write.mutation, level, "SIMPLE")
+    Engine::write_failed(error, table, &scratch.write.mutation, level, WriteType::Simple)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use model::deletion::LocalSeconds;
 use reactor::{Deadline, Group};
-use replication::Consistency;
+use replication::{Consistency, ReplicationError};
 use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
 use wire::values::ValueRef;
 
@@ -87,7 +87,8 @@ pub(super) async fn aggregate(
         .required(plan.table.keyspace(), level)
         .map_err(|error| consistency::read_error(error, level))?;
     let failed = |shard: usize, reason: String| {
-        consistency::read_error(replication::ReplicationError::Shard { shard, reason }, level)
+        let error = ReplicationError::Failed { shard, reason, received: 0, required, failed: 1 };
+        consistency::read_error(error, level)
     };
     let value = |value: &ValueRef<'_>| match value {
         ValueRef::Null => Value::Null,
@@ -119,7 +120,7 @@ pub(super) async fn aggregate(
             .collect();
         for (shard, round, call) in calls {
             let answer = reactor::timeout(deadline, call).await.map_err(|_| {
-                let timed_out = replication::ReplicationError::TimedOut { received: 0, required };
+                let timed_out = ReplicationError::TimedOut { received: 0, required };
                 consistency::read_error(timed_out, level)
             })?;
             match answer.map_err(|error| failed(shard, error.to_string()))? {

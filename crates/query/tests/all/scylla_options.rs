@@ -3,7 +3,6 @@
 use crate::support::{Options, Rows, body, node, query, rows, run};
 use query::{Engine, QueryError};
 use reactor::{Group, mesh};
-use storage::StorageError;
 
 async fn table_text(engine: &Engine, table: &str) -> String {
     rows(engine, &format!("DESCRIBE TABLE {table}")).await.concat()
@@ -180,20 +179,14 @@ async fn limited(engine: Engine) {
     for key in 0..10 {
         let insert = format!("INSERT INTO t (k, v) VALUES ({key}, 1)");
         let error = limited_to_nothing(&engine, &insert).await;
-        assert!(
-            matches!(error, QueryError::Storage(StorageError::RateLimited { is_write: true, .. })),
-            "{error:?}"
-        );
+        assert!(matches!(error, QueryError::RateLimited { is_write: true, .. }), "{error:?}");
         rows(&engine, &format!("SELECT * FROM t WHERE k = {key}")).await;
     }
     run(&engine, "ALTER TABLE t WITH per_partition_rate_limit = {'max_reads_per_second': 0}").await;
     for key in 0..10 {
         run(&engine, &format!("INSERT INTO t (k, v) VALUES ({key}, 1)")).await;
         let error = limited_to_nothing(&engine, &format!("SELECT * FROM t WHERE k = {key}")).await;
-        assert!(
-            matches!(error, QueryError::Storage(StorageError::RateLimited { is_write: false, .. })),
-            "{error:?}"
-        );
+        assert!(matches!(error, QueryError::RateLimited { is_write: false, .. }), "{error:?}");
     }
     // Reads other than point reads are not limited, nor is any read once the option is removed.
     assert_eq!(rows(&engine, "SELECT k FROM t").await.len(), 10);

@@ -284,7 +284,13 @@ fn an_abandoned_statement_leaves_nothing_behind() {
         let late = body(&engine, "UPDATE t USING TIMEOUT 1ms SET v = spin(1) WHERE k = 1 AND c = 1")
             .await
             .unwrap_err();
-        assert!(matches!(late, QueryError::WriteTimeout { required: 1, write_type: "SIMPLE", .. }), "{late}");
+        assert!(
+            matches!(
+                late,
+                QueryError::WriteTimeout { required: 1, write_type: wire::error::WriteType::Simple, .. }
+            ),
+            "{late}"
+        );
         assert_eq!(of_shard().paused, 0);
         assert_eq!(rows(&engine, "SELECT v FROM t WHERE k = 1 AND c = 1").await, ["11"]);
     });

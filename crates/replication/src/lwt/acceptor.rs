@@ -15,11 +15,11 @@ use model::TableId;
 use model::deletion::LocalSeconds;
 use model::partition_key::DecoratedKey;
 use reactor::{Deadline, Gate, Group};
-use storage::{PartitionRange, ReadCommand, Storage, StorageError};
+use storage::{PartitionRange, ReadCommand, Storage};
 
 use super::current::{Current, Taker};
 use super::{Ballot, CURRENT_BYTES_MAX, CasRead};
-use crate::error::RemoteFailure;
+use crate::error::ReplicaFailure;
 use crate::partition_line::{PartitionLines, Turn};
 
 /// Most rounds that coordinators of other shards may have open on a shard.
@@ -70,10 +70,10 @@ impl Acceptor {
         storage: &Storage,
         prepare: Prepare,
         deadline: Deadline,
-    ) -> Result<(Turn, Promise), RemoteFailure> {
+    ) -> Result<(Turn, Promise), ReplicaFailure> {
         let turn = self.turn(prepare.table, &prepare.key.key, deadline).await?;
         let table = storage.schema().table_by_id(prepare.table).cloned();
-        let table = table.ok_or(RemoteFailure::TableGone(prepare.table))?;
+        let table = table.ok_or(ReplicaFailure::TableGone(prepare.table))?;
         let mut current = Current::default();
         for read in prepare.reads {
             let command = ReadCommand {
@@ -87,10 +87,10 @@ impl Acceptor {
             let shown_by = read.shown_by.as_deref().map(|columns| (columns, prepare.now));
             let mut taker = Taker::new(&mut current, read.rows_max, shown_by);
             let done = reactor::timeout(deadline, storage.read(&command, &mut taker)).await;
-            done.map_err(|_| RemoteFailure::TimedOut)?.map_err(|error| RemoteFailure::of(&error))?;
+            done.map_err(|_| ReplicaFailure::TimedOut)??;
         }
         if current.is_too_large() {
-            return Err(RemoteFailure::Failed(format!(
+            return Err(ReplicaFailure::Failed(format!(
                 "a conditional write looked at more than {CURRENT_BYTES_MAX} bytes"
             )));
         }
@@ -107,10 +107,10 @@ impl Acceptor {
         storage: &Storage,
         prepare: Prepare,
         (contention, until): (Deadline, Deadline),
-    ) -> Result<Promise, RemoteFailure> {
+    ) -> Result<Promise, ReplicaFailure> {
         self.forget_late_rounds();
         if self.rounds.borrow().len() >= ROUNDS_MAX {
-            return Err(RemoteFailure::Overloaded(format!("{ROUNDS_MAX} conditional writes are under way")));
+            return Err(ReplicaFailure::Overloaded(format!("{ROUNDS_MAX} conditional writes are under way")));
         }
         let (turn, promise) = self.prepare(storage, prepare, contention).await?;
         self.rounds.borrow_mut().insert(promise.ballot, (turn, until));
@@ -123,7 +123,7 @@ impl Acceptor {
         table: TableId,
         key: &[u8],
         deadline: Deadline,
-    ) -> Result<Turn, RemoteFailure> {
+    ) -> Result<Turn, ReplicaFailure> {
         let mut turn = pin!(self.lines.turn(table, key));
         loop {
             self.forget_late_rounds();
@@ -133,10 +133,10 @@ impl Acceptor {
             match reactor::timeout(until, turn.as_mut()).await {
                 Ok(turn) => {
                     return turn.map_err(|error| {
-                        RemoteFailure::Overloaded(format!("the partition is contended: {error}"))
+                        ReplicaFailure::Overloaded(format!("the partition is contended: {error}"))
                     });
                 }
-                Err(_) if deadline.is_past() => return Err(RemoteFailure::TimedOut),
+                Err(_) if deadline.is_past() => return Err(ReplicaFailure::TimedOut),
                 Err(_) => {}
             }
         }
@@ -154,11 +154,11 @@ impl Acceptor {
     /// Removes a promise kept for another shard, for its proposal or because there will be none.
     ///
     /// # Errors
-    /// [`RemoteFailure::TimedOut`] if it is no longer kept: the round is lost, and nothing was written.
-    pub(super) fn take(&self, ballot: Ballot) -> Result<Turn, RemoteFailure> {
+    /// [`ReplicaFailure::TimedOut`] if it is no longer kept: the round is lost, and nothing was written.
+    pub(super) fn take(&self, ballot: Ballot) -> Result<Turn, ReplicaFailure> {
         self.forget_late_rounds();
         let round = self.rounds.borrow_mut().remove(&ballot);
-        round.map(|(turn, _)| turn).ok_or(RemoteFailure::TimedOut)
+        round.map(|(turn, _)| turn).ok_or(ReplicaFailure::TimedOut)
     }
 
     /// Applies a proposal and then passes the turn on. If the future is dropped the proposal is still
@@ -169,9 +169,9 @@ impl Acceptor {
         turn: Turn,
         mutation: Vec<u8>,
         deadline: Deadline,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), ReplicaFailure> {
         storage.check_mutation_size(&mutation)?;
-        let inside = self.tasks.enter().map_err(|_| StorageError::Draining)?;
+        let inside = self.tasks.enter().map_err(|_| ReplicaFailure::Stopping)?;
         let storage = storage.clone();
         let applied = reactor::spawn(Group::STATEMENT, async move {
             let applied = storage.apply(&mutation, deadline).await;
@@ -180,6 +180,6 @@ impl Acceptor {
             applied
         });
         // A panic of the write is this request's failure; the reactor has logged it.
-        applied.await.unwrap_or(Err(StorageError::CommitlogTimedOut))
+        Ok(applied.await.map_err(|_| ReplicaFailure::TimedOut)??)
     }
 }

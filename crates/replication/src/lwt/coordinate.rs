@@ -8,7 +8,7 @@ use storage::call_and_note;
 use super::acceptor::{Prepare, Promise};
 use super::{Ballot, CasDeadlines, CasError, CasOutcome, CasRequest};
 use crate::consistency::Consistency;
-use crate::error::{RemoteFailure, ReplicationError};
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::partition_line::Turn;
 use crate::replicator::{Replicator, here};
 
@@ -95,8 +95,9 @@ impl Round<'_> {
             let replicator = starting()?;
             replicator.acceptor().prepare_for_another(replicator.storage(), prepare, (deadline, write)).await
         });
-        let promise = reactor::timeout(deadline, call).await.map_err(|_| self.timed_out())??;
-        let promise = promise.map_err(|failure: RemoteFailure| failure.at(self.shard, self.required))?;
+        let promise = reactor::timeout(deadline, call).await.map_err(|_| self.timed_out())?;
+        let promise = promise.unwrap_or_else(|error| Err(error.into()));
+        let promise = promise.map_err(|failure: ReplicaFailure| failure.at(self.shard, self.required))?;
         Ok((Kept::There(self.shard), promise))
     }
 
@@ -109,18 +110,17 @@ impl Round<'_> {
                 let acceptor = self.replicator.acceptor();
                 let accepted = acceptor.accept(self.replicator.storage(), turn, mutation, deadline);
                 let accepted = reactor::timeout(deadline, accepted).await.map_err(|_| undecided())?;
-                accepted.map_err(|error| crate::write::storage_error(error, self.required))
+                accepted.map_err(|failure| failure.here(self.required))
             }
             Kept::There(shard) => {
                 let call = mesh::call(shard, Group::STATEMENT, move || async move {
                     let replicator = starting()?;
                     let turn = replicator.acceptor().take(ballot)?;
-                    let accepted =
-                        replicator.acceptor().accept(replicator.storage(), turn, mutation, deadline).await;
-                    accepted.map_err(|error| RemoteFailure::of(&error))
+                    replicator.acceptor().accept(replicator.storage(), turn, mutation, deadline).await
                 });
-                let accepted = reactor::timeout(deadline, call).await.map_err(|_| undecided())??;
-                accepted.map_err(|failure: RemoteFailure| failure.at(shard, self.required))
+                let accepted = reactor::timeout(deadline, call).await.map_err(|_| undecided())?;
+                let accepted = accepted.unwrap_or_else(|error| Err(error.into()));
+                accepted.map_err(|failure: ReplicaFailure| failure.at(shard, self.required))
             }
         }
     }
@@ -140,6 +140,6 @@ impl Round<'_> {
     }
 }
 
-fn starting() -> Result<std::rc::Rc<Replicator>, RemoteFailure> {
-    here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))
+fn starting() -> Result<std::rc::Rc<Replicator>, ReplicaFailure> {
+    here().ok_or_else(ReplicaFailure::starting)
 }

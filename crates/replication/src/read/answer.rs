@@ -21,7 +21,7 @@ use storage::{Dead, Flow, PartitionRange, Place, ReadCommand, RowConsumer, Slice
 use super::ReadLimits;
 use super::position::{behind, resume_after};
 use crate::admission::{self, Operation};
-use crate::error::RemoteFailure;
+use crate::error::ReplicaFailure;
 use crate::replicator::Replicator;
 
 /// Bytes after which a page ends; it may contain one row more.
@@ -134,16 +134,15 @@ pub(super) enum Fed {
 }
 
 /// Reads one page on this shard.
-pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<Answer, RemoteFailure> {
+pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<Answer, ReplicaFailure> {
     let storage = replicator.storage();
     let table = storage.schema().table_by_id(request.table).cloned();
     let table = table.or_else(|| storage.fragments_table_by_id(request.table));
-    let table = table.ok_or(RemoteFailure::TableGone(request.table))?;
+    let table = table.ok_or(ReplicaFailure::TableGone(request.table))?;
     if request.counts
         && let PartitionRange::Key(key) = &request.range
     {
-        let checked = replicator.limiter().check(&table, key.token, Operation::Read, false);
-        checked.map_err(|error| RemoteFailure::of(&error))?;
+        replicator.limiter().check(&table, key.token, Operation::Read, false)?;
     }
     let command = ReadCommand {
         table,
@@ -154,7 +153,7 @@ pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<
         bypass_cache: request.bypass_cache,
     };
     let mut page = Page::new(request.limits);
-    storage.read(&command, &mut page).await.map_err(|error| RemoteFailure::of(&error))?;
+    storage.read(&command, &mut page).await?;
     page.append_dead();
     let (inside, announced) = (page.inside, page.announced);
     let last = page.key.map(|key| Last { key, position: inside.then_some(page.position), announced });

@@ -1,13 +1,13 @@
 //! Reads from the shards of a plan one after the other and hands their rows to the consumer.
 
-use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, StorageError, call_and_note};
+use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, call_and_note};
 
 use model::{RowView, Token};
 
 use super::ReadLimits;
 use super::answer::{Answer, Fed, Request, answer};
 use super::plan::ReadPlan;
-use crate::error::{RemoteFailure, ReplicationError};
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::{Replicator, here};
 
 #[inline]
@@ -22,7 +22,7 @@ pub(super) async fn collect(
     for shard in plan.shards.clone() {
         if shard == reactor::shard_id() {
             let read = reactor::in_place!(replicator.storage().read(command, &mut watched));
-            read.map_err(storage_error)?;
+            read.map_err(|error| ReplicaFailure::from(error).here(plan.required))?;
         } else {
             // Boxed, so that a read of this shard does not carry the space of a call.
             Box::pin(remote(shard, command, limits, plan.required, &mut watched)).await?;
@@ -32,18 +32,6 @@ pub(super) async fn collect(
         }
     }
     Ok(())
-}
-
-/// Converts an error of this shard's storage for a read.
-#[cold]
-pub(super) fn storage_error(error: StorageError) -> ReplicationError {
-    match error {
-        StorageError::UnknownTable { table } => ReplicationError::TableGone(table),
-        error @ StorageError::TooManyReads { .. } => {
-            ReplicationError::Overloaded { shard: reactor::shard_id(), reason: error.to_string() }
-        }
-        error => error.into(),
-    }
 }
 
 /// Pages of another shard, each bounded, until it has no more or the consumer has enough.
@@ -59,13 +47,14 @@ async fn remote(
     while let Some(request) = next {
         let sent = request.clone();
         let page: Answer = call_and_note(shard, reactor::current_group(), move || async move {
-            let replicator =
-                here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
+            let replicator = here().ok_or_else(ReplicaFailure::starting)?;
             answer(&replicator, sent).await
         })
-        .await?
-        .map_err(|failure: RemoteFailure| failure.at(shard, required))?;
-        let fed = page.feed(&mut *watched, announced).ok_or(ReplicationError::BrokenAnswer { shard })?;
+        .await
+        .unwrap_or_else(|error| Err(error.into()))
+        .map_err(|failure: ReplicaFailure| failure.at(shard, required))?;
+        let broken = || ReplicaFailure::Failed("its answer is broken".to_owned()).at(shard, required);
+        let fed = page.feed(&mut *watched, announced).ok_or_else(broken)?;
         if fed == Fed::Stopped {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use storage::{PartitionRange, ReadCommand, RowConsumer};
 
 use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
-use crate::error::ReplicationError;
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::Replicator;
 use plan::ReadPlan;
 
@@ -75,7 +75,8 @@ impl Replicator {
             && let PartitionRange::Key(key) = &command.range
             && *plan.shards.start() == reactor::shard_id()
         {
-            self.limiter().check(&command.table, key.token, Operation::Read, true)?;
+            let checked = self.limiter().check(&command.table, key.token, Operation::Read, true);
+            checked.map_err(|failure| failure.here(required))?;
         }
         let collecting = pin!(collect::collect(self, &plan, command, limits, consumer));
         let answer = reactor::timeout(deadline, collecting).await;
@@ -91,7 +92,8 @@ impl Replicator {
         command: &ReadCommand,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), ReplicationError> {
-        self.storage().read(command, consumer).await.map_err(collect::storage_error)
+        let read = self.storage().read(command, consumer).await;
+        read.map_err(|error| ReplicaFailure::from(error).here(1))
     }
 
     /// As [`Replicator::read`], if the partition is this shard's, as far as the read does not have to wait. A
@@ -142,7 +144,7 @@ impl Replicator {
     ) -> Result<(), ReplicationError> {
         let reading = pin!(self.storage().read_unread(command, local, consumer));
         match reactor::timeout(deadline, reading).await {
-            Ok(read) => read.map_err(collect::storage_error),
+            Ok(read) => read.map_err(|error| ReplicaFailure::from(error).here(plan.required)),
             Err(_) => Err(ReplicationError::TimedOut { received: 0, required: plan.required }),
         }
     }

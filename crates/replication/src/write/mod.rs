@@ -11,20 +11,19 @@ use reactor::Deadline;
 
 use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
-use crate::error::ReplicationError;
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::Replicator;
 use plan::WritePlan;
 
 pub use pending::Pending;
-pub(crate) use send::storage_error;
 
 impl Replicator {
     /// Writes one mutation of `table` to enough replicas for `consistency`.
     ///
     /// # Errors
-    /// [`storage::StorageError::RateLimited`], [`storage::StorageError::MutationTooLarge`] and
-    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] when the
-    /// write may or may not have happened; otherwise the replica's error.
+    /// [`ReplicationError::RateLimited`], [`ReplicationError::TooLarge`] and [`ReplicationError::Unavailable`]
+    /// before anything is done; [`ReplicationError::TimedOut`] when the write may or may not have happened;
+    /// otherwise the replica's error.
     #[inline]
     pub async fn write(
         &self,
@@ -33,15 +32,24 @@ impl Replicator {
         consistency: Consistency,
         deadline: Deadline,
     ) -> Result<(), ReplicationError> {
-        self.storage().check_mutation_size(mutation)?;
+        self.check_size(mutation)?;
         let required = self.required(table.keyspace(), consistency)?;
-        let view = MutationView::trusted(mutation).map_err(storage::StorageError::from)?;
+        let view =
+            MutationView::trusted(mutation).map_err(|error| ReplicaFailure::from(error).here(required))?;
         let token = view.token;
         let plan = WritePlan::new(self, table, token, required);
         if admission::may_be_limited(table) && plan.shard == reactor::shard_id() {
-            self.limiter().check(table, token, Operation::Write, true)?;
+            let checked = self.limiter().check(table, token, Operation::Write, true);
+            checked.map_err(|failure| failure.here(required))?;
         }
         reactor::in_place!(collect::collect(self, &plan, &view, deadline))
+    }
+
+    /// Refuses a mutation that is longer than any replica takes.
+    #[inline]
+    pub(crate) fn check_size(&self, mutation: &[u8]) -> Result<(), ReplicationError> {
+        let checked = self.storage().check_mutation_size(mutation);
+        checked.map_err(|error| ReplicaFailure::from(error).here(1))
     }
 
     /// Whether a write may begin without waiting for memory.
@@ -66,14 +74,14 @@ impl Replicator {
         if !self.can_begin_writes() || admission::may_be_limited(table) {
             return Ok(None);
         }
-        self.storage().check_mutation_size(mutation)?;
+        self.check_size(mutation)?;
         let plan = WritePlan::new(self, table, token, self.required_of(table, consistency)?);
         if plan.shard != reactor::shard_id() {
             return Ok(None);
         }
         match self.storage().begin_made(mutation, table, token, deadline) {
             Ok(begun) => Ok(begun.map(|local| Pending::new(local, plan))),
-            Err(error) => Err(storage_error(error, plan.required)),
+            Err(error) => Err(ReplicaFailure::from(error).here(plan.required)),
         }
     }
 }

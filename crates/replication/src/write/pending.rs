@@ -9,8 +9,7 @@ use std::task::{Context, Poll, ready};
 use storage::Applying;
 
 use super::plan::WritePlan;
-use super::send::storage_error;
-use crate::error::ReplicationError;
+use crate::error::{ReplicaFailure, ReplicationError};
 
 /// A write in progress. Dropping it leaves open whether the write happened.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ impl Pending {
     ) -> Poll<Result<(), ReplicationError>> {
         match ready!(self.local.poll_finish(mutation, context)) {
             Ok(()) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(storage_error(error, self.plan.required))),
+            Err(error) => Poll::Ready(Err(ReplicaFailure::from(error).here(self.plan.required))),
         }
     }
 }

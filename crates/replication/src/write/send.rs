@@ -2,10 +2,9 @@
 
 use model::mutation::MutationView;
 use reactor::{Deadline, Group, mesh};
-use storage::StorageError;
 
 use crate::admission::{self, Operation};
-use crate::error::{RemoteFailure, ReplicationError};
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::{Replicator, here as local_replicator};
 
 /// This shard has it: no copy, no task switch.
@@ -18,22 +17,7 @@ pub(super) async fn here(
 ) -> Result<(), ReplicationError> {
     match reactor::in_place!(replicator.storage().apply_checked(mutation, deadline)) {
         Ok(()) => Ok(()),
-        Err(error) => Err(storage_error(error, required)),
-    }
-}
-
-/// Converts an error of this shard's storage for a write.
-#[cold]
-pub(crate) fn storage_error(error: StorageError, required: u32) -> ReplicationError {
-    match error {
-        StorageError::UnknownTable { table } => ReplicationError::TableGone(table),
-        StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. } => {
-            ReplicationError::TimedOut { received: 0, required }
-        }
-        error @ (StorageError::Overloaded { .. } | StorageError::DiskNearlyFull { .. }) => {
-            ReplicationError::Overloaded { shard: reactor::shard_id(), reason: error.to_string() }
-        }
-        error => error.into(),
+        Err(error) => Err(ReplicaFailure::from(error).here(required)),
     }
 }
 
@@ -45,23 +29,23 @@ pub(super) async fn there(
     required: u32,
 ) -> Result<(), ReplicationError> {
     let answer = mesh::call(shard, Group::STATEMENT, move || async move {
-        let replicator =
-            local_replicator().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
+        let replicator = local_replicator().ok_or_else(ReplicaFailure::starting)?;
         // No caller waits for it any more: it is not begun.
         if deadline.instant() <= reactor::coarse_now() {
-            return Err(RemoteFailure::TimedOut);
+            return Err(ReplicaFailure::TimedOut);
         }
-        let mutation = MutationView::trusted(&mutation).map_err(|error| RemoteFailure::of(&error.into()))?;
-        check_rate(&replicator, &mutation).map_err(|error| RemoteFailure::of(&error))?;
+        let mutation = MutationView::trusted(&mutation)?;
+        check_rate(&replicator, &mutation)?;
         let applied = replicator.storage().apply_checked(&mutation, deadline).await;
-        applied.map_err(|error| RemoteFailure::of(&error))
+        applied.map_err(ReplicaFailure::from)
     })
-    .await?;
-    answer.map_err(|failure: RemoteFailure| failure.at(shard, required))
+    .await
+    .unwrap_or_else(|error| Err(error.into()));
+    answer.map_err(|failure: ReplicaFailure| failure.at(shard, required))
 }
 
 /// Counts a write that came from another shard.
-fn check_rate(replicator: &Replicator, view: &MutationView<'_>) -> Result<(), StorageError> {
+fn check_rate(replicator: &Replicator, view: &MutationView<'_>) -> Result<(), ReplicaFailure> {
     let schema = replicator.storage().schema();
     match schema.table_by_id(view.table) {
         Some(table) if admission::may_be_limited(table) => {

@@ -71,7 +71,28 @@ impl From<StorageError> for ApiError {
             StorageError::Draining | StorageError::Overloaded { .. } | StorageError::CommitlogTimedOut => {
                 Self::unavailable(error.to_string())
             }
-            _ => Self::failed(error),
+            StorageError::Io { .. }
+            | StorageError::DiskFull { .. }
+            | StorageError::DiskNearlyFull { .. }
+            | StorageError::NoRoomToCompact { .. }
+            | StorageError::CommitlogDead { .. }
+            | StorageError::CommitlogCorrupt { .. }
+            | StorageError::SchemaLogCorrupt { .. }
+            | StorageError::ManifestCorrupt { .. }
+            | StorageError::Missing { .. }
+            | StorageError::TableFileCorrupt { .. }
+            | StorageError::Import { .. }
+            | StorageError::Snapshot { .. }
+            | StorageError::Schema(_)
+            | StorageError::Mutation(_)
+            | StorageError::MutationMisfit { .. }
+            | StorageError::MutationTooLarge { .. }
+            | StorageError::WrongShard { .. }
+            | StorageError::TooManyReads { .. }
+            | StorageError::TabletBusy { .. }
+            | StorageError::ClusterName { .. }
+            | StorageError::IdentityCorrupt { .. }
+            | StorageError::Shard { .. } => Self::failed(error),
         }
     }
 }

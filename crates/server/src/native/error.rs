@@ -48,7 +48,7 @@ pub(super) fn write<'b>(
             consistency: *consistency,
             received: count(*received),
             block_for: count(*required),
-            write_type: write_type_of(write_type),
+            write_type: *write_type,
             contentions: 0,
         },
         QueryError::CasTimeout { consistency, received, required } => ErrorKind::WriteTimeout {
@@ -75,7 +75,7 @@ pub(super) fn write<'b>(
                 received: count(*received),
                 block_for: count(*required),
                 failures: &failures,
-                write_type: write_type_of(write_type),
+                write_type: *write_type,
             }
         }
         QueryError::ReadFailure { consistency, received, required, data_present, .. } => {
@@ -100,7 +100,7 @@ pub(super) fn write<'b>(
         QueryError::FunctionFailure { keyspace, function, .. } => {
             ErrorKind::FunctionFailure { keyspace, function, argument_types: &arguments }
         }
-        QueryError::Storage(StorageError::RateLimited { is_write, by_coordinator, .. }) => {
+        QueryError::RateLimited { is_write, by_coordinator, .. } => {
             ErrorKind::RateLimit { is_write: *is_write, rejected_by_coordinator: *by_coordinator }
         }
         QueryError::Storage(error) => ErrorKind::Plain(storage_code(error)),
@@ -122,23 +122,24 @@ fn storage_code(error: &StorageError) -> PlainError {
         | StorageError::DiskFull { .. }
         | StorageError::DiskNearlyFull { .. } => PlainError::Overloaded,
         StorageError::Draining => PlainError::IsBootstrapping,
-        _ => PlainError::Server,
+        StorageError::Io { .. }
+        | StorageError::NoRoomToCompact { .. }
+        | StorageError::CommitlogDead { .. }
+        | StorageError::CommitlogCorrupt { .. }
+        | StorageError::SchemaLogCorrupt { .. }
+        | StorageError::ManifestCorrupt { .. }
+        | StorageError::Missing { .. }
+        | StorageError::TableFileCorrupt { .. }
+        | StorageError::Import { .. }
+        | StorageError::Snapshot { .. }
+        | StorageError::Schema(_)
+        | StorageError::Mutation(_)
+        | StorageError::TabletBusy { .. }
+        | StorageError::WrongShard { .. }
+        | StorageError::ClusterName { .. }
+        | StorageError::IdentityCorrupt { .. }
+        | StorageError::Shard { .. } => PlainError::Server,
     }
-}
-
-fn write_type_of(name: &str) -> WriteType {
-    [
-        WriteType::Batch,
-        WriteType::UnloggedBatch,
-        WriteType::Counter,
-        WriteType::BatchLog,
-        WriteType::Cas,
-        WriteType::View,
-        WriteType::Cdc,
-    ]
-    .into_iter()
-    .find(|kind| kind.name() == name)
-    .unwrap_or(WriteType::Simple)
 }
 
 /// The replicas that failed; with a single node this one, whatever their number.

@@ -126,7 +126,7 @@ fn timeouts_say_who_answered() {
         consistency: Consistency::Quorum,
         received: 1,
         required: 2,
-        write_type: "BATCH_LOG",
+        write_type: WriteType::BatchLog,
     };
     let text = "Operation timed out - received only 1 responses.";
     let counts = [0, 4, 0, 0, 0, 1, 0, 0, 0, 2];
@@ -156,7 +156,7 @@ fn failures_say_who_failed_and_why() {
         received: 0,
         required: 1,
         failed: 1,
-        write_type: "SIMPLE",
+        write_type: WriteType::Simple,
     };
     let read = QueryError::ReadFailure {
         consistency: Consistency::One,
@@ -191,13 +191,8 @@ fn failures_say_who_failed_and_why() {
 
 #[test]
 fn too_much_of_one_partition_is_an_error_of_its_own_for_those_who_know_it() {
-    let error = QueryError::Storage(StorageError::RateLimited {
-        keyspace: "ks".into(),
-        table: "t".into(),
-        is_write: true,
-        by_coordinator: false,
-    });
-    let text = error.to_string();
+    let text = "Per-partition rate limit reached for writes in table ks.t, rejected by replicas".to_owned();
+    let error = QueryError::RateLimited { message: text.clone(), is_write: true, by_coordinator: false };
     check(&ALL, &error, &body(0x2300, &text, &[]));
     let extensions = Extensions { rate_limit_error: true, ..Extensions::default() };
     check_with(&ALL, &extensions, &error, &body(0x4321, &text, &[1, 0]));
