@@ -123,8 +123,8 @@ fn block_comment(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
     take_through(lexer, |rest| rest.find("*/").map(|at| at + 2))
 }
 
-/// Takes everything up to a quote that is not doubled. Without one, the text up to the last doubled quote is a string,
-/// as it is for the regular expression `'([^']|'')*'`.
+/// Takes everything up to a quote that is not doubled. Without one, the text up to the last doubled quote is
+/// a string, as it is for the regular expression `'([^']|'')*'`.
 fn string(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
     const AT_ONCE_BYTES: usize = 16 << 10;
     let rest = lexer.remainder().as_bytes();

@@ -59,8 +59,8 @@ pub fn leave_pages_to_returner<A>(_: &Counting<A>) {
     unsafe { mi_option_set(MI_OPTION_PURGE_DELAY, PURGE_DELAY_NEVER_MS) };
 }
 
-/// Returns pages that hold nothing to the kernel: those of the calling thread, and those that other threads have
-/// given up. A thread gives up its last free pages only when it allocates again.
+/// Returns pages that hold nothing to the kernel: those of the calling thread, and those that other threads
+/// have given up. A thread gives up its last free pages only when it allocates again.
 pub fn give_back_pages<A>(_: &Counting<A>) {
     // SAFETY: it may be called by any thread at any time, and frees nothing that is in use.
     unsafe { mi_collect(true) };

@@ -160,8 +160,8 @@ pub(crate) fn compare_decimal(a: &[u8], b: &[u8]) -> Ordering {
     if a.sign() == Sign::Minus { magnitudes.reverse() } else { magnitudes }
 }
 
-/// Compares two decimals of the same sign, neither of them zero, without allocating; `None` if an unscaled value
-/// needs more than 64 bits.
+/// Compares two decimals of the same sign, neither of them zero, without allocating; `None` if an unscaled
+/// value needs more than 64 bits.
 fn compare_small_decimal(scale_a: i32, a: &[u8], scale_b: i32, b: &[u8]) -> Option<Ordering> {
     let (a, b) = (to_i64(a)?, to_i64(b)?);
     let (magnitude_a, magnitude_b) = (u128::from(a.unsigned_abs()), u128::from(b.unsigned_abs()));

@@ -1,4 +1,5 @@
-//! Counters of a computation in slices: memory and work, without those of others that run in between; and steps.
+//! Counters of a computation in slices: memory and work, without those of others that run in between; and
+//! steps.
 
 use std::cell::Cell;
 

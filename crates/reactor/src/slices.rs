@@ -1,12 +1,14 @@
 //! Plain functions that can give way: they run on a stack of their own, which can be left in their middle.
 //!
-//! A parser or a fold over constants recurses, and cannot await. [`in_slices`] runs such work on a separate stack;
-//! where the work calls [`give_way`] and its task should let others run, the stack is left as it stands and the
-//! task yields. Elsewhere `give_way` does nothing, so code that is also called without `in_slices` may contain it.
+//! A parser or a fold over constants recurses, and cannot await. [`in_slices`] runs such work on a separate
+//! stack; where the work calls [`give_way`] and its task should let others run, the stack is left as it
+//! stands and the task yields. Elsewhere `give_way` does nothing, so code that is also called without
+//! `in_slices` may contain it.
 //!
-//! Invariants: a stack is left only inside `give_way`, so the work must hold no borrow of a `RefCell` there that
-//! others could want; at most [`STACKS_MAX`] works of a shard have begun and not ended, later ones wait in line; works
-//! wait for nothing but the core, so the line moves. Dropping the future unwinds its stack, as a panic would.
+//! Invariants: a stack is left only inside `give_way`, so the work must hold no borrow of a `RefCell` there
+//! that others could want; at most [`STACKS_MAX`] works of a shard have begun and not ended, later ones wait
+//! in line; works wait for nothing but the core, so the line moves. Dropping the future unwinds its stack, as
+//! a panic would.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -25,8 +27,8 @@ use crate::sync::semaphore::Semaphore;
 
 /// Works of a shard that have begun and not ended.
 const STACKS_MAX: usize = 16;
-/// Address space of a stack, of which only touched pages take memory: a thousand nested operators take 10 MB in a build
-/// without optimization.
+/// Address space of a stack, of which only touched pages take memory: a thousand nested operators take 10 MB
+/// in a build without optimization.
 const STACK_BYTES: usize = 32 << 20;
 /// Time that a work may have before it gives way, even if its group's slice ends: short works end at once.
 const TURN_MIN_NS: u64 = GIVE_WAY_NS;
@@ -101,7 +103,8 @@ impl Stacks {
 /// Runs `work` on a stack of its own, in slices: it gives way wherever it calls [`give_way`].
 ///
 /// `work` must not block, enter another shard or poll futures, and holds no borrow of shared state while it
-/// calls `give_way`; `away` is called around each time that others run. A panic of `work` is the caller's panic.
+/// calls `give_way`; `away` is called around each time that others run. A panic of `work` is the caller's
+/// panic.
 pub async fn in_slices<T>(away: &dyn Away, work: impl FnOnce() -> T) -> T {
     let stacks = shard::with(|shard| Rc::clone(&shard.stacks));
     let place = stacks.places.acquire(1).await;

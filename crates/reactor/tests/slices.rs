@@ -1,4 +1,5 @@
-//! Guarantees of `in_slices`: plain functions give way in their middle, and end, fail and are dropped like any work.
+//! Guarantees of `in_slices`: plain functions give way in their middle, and end, fail and are dropped like
+//! any work.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::cell::Cell;

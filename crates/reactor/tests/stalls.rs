@@ -93,8 +93,8 @@ fn a_task_that_holds_the_core_is_found_and_named() {
         assert!(stall.held >= Duration::from_millis(2));
         assert!(stall.task.unwrap().contains("a_task_that_holds_the_core"), "{stall:?}");
         let outermost = stall.trace.last().unwrap();
-        // By its path, or, if it is optimised and has none, by its file. If it is inlined, without those names only the
-        // function that it calls is left.
+        // By its path, or, if it is optimised and has none, by its file. If it is inlined, without those
+        // names only the function that it calls is left.
         let named = outermost.contains("a_task_that_holds_the_core")
             || outermost.contains("tests/stalls.rs:")
             || (!inlined && outermost.contains("planted_computation"));

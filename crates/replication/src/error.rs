@@ -1,8 +1,8 @@
 //! Errors of writing and reading replicas, as facts; `query` converts them to its own errors.
 //!
-//! A replica's error takes one way, wherever the replica is: [`ReplicaFailure::from`] decides on each error of
-//! storage what it means for a request, and [`ReplicaFailure::at`] adds the facts of the plan. Invariant: the
-//! same error of a replica gives the same error of the request on every shard.
+//! A replica's error takes one way, wherever the replica is: [`ReplicaFailure::from`] decides on each error
+//! of storage what it means for a request, and [`ReplicaFailure::at`] adds the facts of the plan. Invariant:
+//! the same error of a replica gives the same error of the request on every shard.
 
 use model::TableId;
 use model::mutation::MutationCorrupt;
@@ -138,8 +138,8 @@ impl ReplicaFailure {
         Self::Failed("the shard is starting".to_owned())
     }
 
-    /// The error of a request that waits for `required` answers and got none, after the only replica it asked,
-    /// on `shard`, failed.
+    /// The error of a request that waits for `required` answers and got none, after the only replica it
+    /// asked, on `shard`, failed.
     #[cold]
     pub(crate) fn at(self, shard: usize, required: u32) -> ReplicationError {
         match self {

@@ -44,7 +44,8 @@ pub struct ServerOptions {
     /// Directory of everything the node keeps [default: ceto-data]
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
-    /// Go on without what a refused start named as missing, and lose it for good; WORD is what that start printed
+    /// Go on without what a refused start named as missing, and lose it for good; WORD is what that start
+    /// printed
     #[arg(long, value_name = "WORD")]
     pub accept_missing: Vec<String>,
     /// Address for CQL clients [default: 127.0.0.1]
@@ -65,13 +66,15 @@ pub struct ServerOptions {
     /// How shards talk to the kernel [default: auto]
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
-    /// What the disks can do, as `ceto io-setup` writes it [default: io_properties.yaml in the work directory]
+    /// What the disks can do, as `ceto io-setup` writes it [default: io_properties.yaml in the work
+    /// directory]
     #[arg(long, value_name = "FILE")]
     pub io_properties_file: Option<PathBuf>,
     /// Report a task that holds its core for longer than this, in milliseconds, 0 for never [default: 5]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub blocked_reactor_notify_ms: Option<u64>,
-    /// A node that was told to end and has not after this many seconds ends without a drain, 0 for never [default: 60]
+    /// A node that was told to end and has not after this many seconds ends without a drain, 0 for never
+    /// [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub shutdown_timeout: Option<u64>,
     /// Address of the administration API [default: the CQL address if it is a loopback one, else 127.0.0.1]

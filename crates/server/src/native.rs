@@ -3,8 +3,8 @@
 //! Shard 0 accepts connections (`listener`) and hands each socket to a shard; from then on the connection
 //! lives there. `connection` reads and writes, `framing` turns bytes into frames and back, `dispatch` answers
 //! a request, `writes` completes writes that wait for the commit log. All requests and answers in flight are
-//! counted (`limits`), so that a shard sheds load instead of growing. `roads`, a test, compares the answers of
-//! the two roads that a request may take.
+//! counted (`limits`), so that a shard sheds load instead of growing. `roads`, a test, compares the answers
+//! of the two roads that a request may take.
 
 pub mod auth;
 mod connection;

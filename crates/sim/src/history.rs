@@ -1,9 +1,10 @@
 //! The model: what was begun, what was acknowledged, and what a reader may see.
 //!
-//! It keeps every operation and computes answers anew by looking at all of them: slow and plain, sharing no code with what it
-//! checks. Timestamps of mutations are distinct; within one, `Weight` says which of two words on one cell counts.
-//! After a crash it looks for a history that explains what is on the disk: all that was promised to be durable, and of the
-//! rest either any part (operations in doubt) or a prefix per shard (writes not synced yet).
+//! It keeps every operation and computes answers anew by looking at all of them: slow and plain, sharing no
+//! code with what it checks. Timestamps of mutations are distinct; within one, `Weight` says which of two
+//! words on one cell counts. After a crash it looks for a history that explains what is on the disk: all that
+//! was promised to be durable, and of the rest either any part (operations in doubt) or a prefix per shard
+//! (writes not synced yet).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -145,8 +146,8 @@ impl History {
 
     /// After a crash: finds what of the unsettled operations of one shard happened, given all it holds now.
     ///
-    /// Operations before index `durable` were promised to be durable. With `loses` those acknowledged later may be
-    /// missing, a suffix of them; else none may. `owns` says which keys were the shard's.
+    /// Operations before index `durable` were promised to be durable. With `loses` those acknowledged later
+    /// may be missing, a suffix of them; else none may. `owns` says which keys were the shard's.
     ///
     /// # Errors
     /// The difference to the nearest explanation, when there is none.
@@ -353,8 +354,8 @@ fn see_row(
     (marked || !map.is_empty() || cells.iter().any(Option::is_some)).then_some(SeenRow { cells, map })
 }
 
-/// What decides between two words on one cell, the first that differs: the later one; a deletion over a value that expires
-/// over one that stays; what ends later; what was given less time; the greater value.
+/// What decides between two words on one cell, the first that differs: the later one; a deletion over a value
+/// that expires over one that stays; what ends later; what was given less time; the greater value.
 type Weight = (i64, u8, u32, Reverse<u32>, u32);
 
 fn weigh(timestamp: i64, value: Option<u32>, ttl: &Option<(u32, u32)>) -> Weight {

@@ -1,10 +1,10 @@
 //! Names that go missing between two lives, and what a start may answer to that.
 //!
-//! After a crash one name of the node's disk, a file or a folder with all that is in it, is taken away now and then.
-//! The start that follows either is refused with words that name the loss, or its reads are (`disk_failure_policy`):
-//! then the name is put back, and the next life finds everything as it was, which shows that the refused start destroyed
-//! nothing. Or it goes on, because the name was not needed: then the name stays away, and every later answer has to be
-//! right without it.
+//! After a crash one name of the node's disk, a file or a folder with all that is in it, is taken away now
+//! and then. The start that follows either is refused with words that name the loss, or its reads are
+//! (`disk_failure_policy`): then the name is put back, and the next life finds everything as it was, which
+//! shows that the refused start destroyed nothing. Or it goes on, because the name was not needed: then the
+//! name stays away, and every later answer has to be right without it.
 
 use std::path::{Path, PathBuf};
 
@@ -57,8 +57,8 @@ impl Remover {
         self.away.is_some()
     }
 
-    /// Looks at what the start answered to a name that is away, and puts it back where it was refused; else takes
-    /// one away, by chance. To be called between a crash and the restart.
+    /// Looks at what the start answered to a name that is away, and puts it back where it was refused; else
+    /// takes one away, by chance. To be called between a crash and the restart.
     ///
     /// # Errors
     /// The fault of a refusal, in words.
@@ -145,7 +145,8 @@ fn may_go(path: &Path) -> bool {
     path.starts_with(WORKDIR) && path != Path::new(WORKDIR)
 }
 
-/// Whether words name what is away: the name, something in it, or a folder that it was in, below the work directory.
+/// Whether words name what is away: the name, something in it, or a folder that it was in, below the work
+/// directory.
 fn names(words: &str, away: &Path) -> bool {
     let starts = words.match_indices(WORKDIR).map(|(at, _)| &words[at..]);
     let mut said = starts.map(|rest| {

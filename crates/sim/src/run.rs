@@ -1,5 +1,5 @@
-//! One seed from its first life to its last: crashes at random, disks that fail, other numbers of shards, names that go
-//! missing in between.
+//! One seed from its first life to its last: crashes at random, disks that fail, other numbers of shards,
+//! names that go missing in between.
 
 use std::rc::Rc;
 
@@ -136,8 +136,8 @@ mod tests {
         assert_ne!(first.trace_hash, other.trace_hash);
     }
 
-    /// Seeds that once found something, beyond those that every `make sim` goes through; what they found is in the history
-    /// of the code they found it in.
+    /// Seeds that once found something, beyond those that every `make sim` goes through; what they found is
+    /// in the history of the code they found it in.
     #[test]
     fn seeds_that_failed_once_pass() {
         for seed in [189, 338, 451, 20_042, 20_076, 31_411, 31_426, 32_279, 32_810] {

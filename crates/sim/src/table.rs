@@ -1,4 +1,5 @@
-//! The tables of the simulation: two clustering columns (one descending), a static, two regular columns and a map.
+//! The tables of the simulation: two clustering columns (one descending), a static, two regular columns and a
+//! map.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -124,7 +125,8 @@ pub fn value(write: u32) -> Vec<u8> {
     value
 }
 
-/// The definition of the table in slot `slot` with identity `id`, whose second regular column is as `dropped` says.
+/// The definition of the table in slot `slot` with identity `id`, whose second regular column is as `dropped`
+/// says.
 pub fn definition(slot: usize, id: u128, dropped: Option<Dropped>) -> TableDefinition {
     let column = |id: u16, name: &str, ty, kind, position, reversed| Column {
         id: ColumnId(id),
@@ -210,7 +212,8 @@ fn map() -> CqlType {
     CqlType::Map { key: Box::new(CqlType::Int), value: Box::new(CqlType::Blob), frozen: false }
 }
 
-/// Whether the table in a slot forgets tombstones at once; its writes then come in the order of their timestamps.
+/// Whether the table in a slot forgets tombstones at once; its writes then come in the order of their
+/// timestamps.
 pub fn forgets(slot: usize) -> bool {
     slot == 1
 }

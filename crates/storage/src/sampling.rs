@@ -122,8 +122,8 @@ impl Storage {
         Some(SampledLoad { reads: ended.reads.most_counted(most), writes: ended.writes.most_counted(most) })
     }
 
-    /// Notes for samplings that [`Storage::read_from_memory`] has answered a read. That is for its caller to say, who
-    /// may have to begin anew with [`Storage::read`], which notes by itself.
+    /// Notes for samplings that [`Storage::read_from_memory`] has answered a read. That is for its caller to
+    /// say, who may have to begin anew with [`Storage::read`], which notes by itself.
     #[inline]
     pub fn note_read(&self, table: TableId, key: &[u8]) {
         self.0.samplings.note(Sampled::Read, table, key);

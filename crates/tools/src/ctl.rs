@@ -2,9 +2,9 @@
 //!
 //! `verbs` defines the command line; each other file has a group of verbs: `cluster` for the node's state,
 //! `tables` for tables, `top_partitions` for samplings, `work` for actions of a node, `snapshots` for its
-//! snapshots. `http` sends requests, `text` formats. Exit codes are those of nodetool: 0, 1 for a wrong command line or an unreachable node, 2
-//! for a refusal by the node. Source of the output's format: Cassandra 5.0
-//! `org.apache.cassandra.tools.nodetool`.
+//! snapshots. `http` sends requests, `text` formats. Exit codes are those of nodetool: 0, 1 for a wrong
+//! command line or an unreachable node, 2 for a refusal by the node. Source of the output's format: Cassandra
+//! 5.0 `org.apache.cassandra.tools.nodetool`.
 
 mod cluster;
 mod http;

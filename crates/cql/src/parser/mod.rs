@@ -55,8 +55,8 @@ pub enum SameNames {
     One,
 }
 
-/// As [`parse_statement`], with the meaning of bind markers of the same name. `give_way` is called now and then,
-/// after some microseconds of work each time.
+/// As [`parse_statement`], with the meaning of bind markers of the same name. `give_way` is called now and
+/// then, after some microseconds of work each time.
 ///
 /// # Errors
 /// As [`parse_statement`].

@@ -56,7 +56,8 @@ fn decimals_with_absurd_scales_compare_without_being_expanded() {
     );
 }
 
-/// The way without allocating against the one for numbers of any length, at all scales about those that decide.
+/// The way without allocating against the one for numbers of any length, at all scales about those that
+/// decide.
 #[test]
 fn short_decimals_compare_as_long_ones_do() {
     let unscaled = [1, 9, 10, 99, 100, 12_345, 1_000_000_007, i64::MAX / 10, i64::MAX - 1, i64::MAX];

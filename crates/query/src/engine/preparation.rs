@@ -65,8 +65,8 @@ impl Engine {
         self.prepare_counted(keyspace, text, &Counts::new(&self.0.ambient))
     }
 
-    /// As [`Self::prepare_text`], and others run in the middle of it. One long text at a time is prepared: its tree
-    /// takes much more memory than the text.
+    /// As [`Self::prepare_text`], and others run in the middle of it. One long text at a time is prepared:
+    /// its tree takes much more memory than the text.
     pub(crate) async fn prepare_in_slices(
         &self,
         keyspace: Option<&str>,

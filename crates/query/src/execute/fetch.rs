@@ -87,8 +87,8 @@ pub(super) struct Fetched {
     pub(super) stop: Option<Stop>,
 }
 
-/// An item to be handed to the rows again, because a user-defined function was not ready, or after the read because
-/// computing with it takes long. It is a copy, so that the item does not change.
+/// An item to be handed to the rows again, because a user-defined function was not ready, or after the read
+/// because computing with it takes long. It is a copy, so that the item does not change.
 #[derive(Debug)]
 enum Again {
     Partition { key: Vec<u8>, token: Token, static_row: Option<Vec<u8>> },

@@ -1,8 +1,8 @@
 //! The worst known statements, and the longest time for which each blocks its shard.
 //!
 //! `cargo test --release -p query --test all worst_statements -- --nocapture --ignored` prints them, the
-//! longest first; `ONLY=a,b` runs those whose names contain one of the texts. The test checks no time, only that each
-//! statement ends. `long_numbers` and `user_function_slices` check which of them must be refused.
+//! longest first; `ONLY=a,b` runs those whose names contain one of the texts. The test checks no time, only
+//! that each statement ends. `long_numbers` and `user_function_slices` check which of them must be refused.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -21,9 +21,9 @@ impl Replicator {
     /// Writes one mutation of `table` to enough replicas for `consistency`.
     ///
     /// # Errors
-    /// [`ReplicationError::RateLimited`], [`ReplicationError::TooLarge`] and [`ReplicationError::Unavailable`]
-    /// before anything is done; [`ReplicationError::TimedOut`] when the write may or may not have happened;
-    /// otherwise the replica's error.
+    /// [`ReplicationError::RateLimited`], [`ReplicationError::TooLarge`] and
+    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] when the
+    /// write may or may not have happened; otherwise the replica's error.
     #[inline]
     pub async fn write(
         &self,

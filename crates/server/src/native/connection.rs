@@ -367,8 +367,8 @@ impl Connection {
             return None;
         }
         let demand = Demand::of(header.opcode, body.len() + wire::frame::HEADER_BYTES);
-        // A request that came in segments may turn out to be a text, which needs more memory: what was reserved
-        // is given back first.
+        // A request that came in segments may turn out to be a text, which needs more memory: what was
+        // reserved is given back first.
         let admitted = match reserved.filter(|memory| limits.covers(memory, demand)) {
             Some(memory) => limits.admit_with(memory),
             None => limits.admit(demand),

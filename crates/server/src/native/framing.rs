@@ -91,8 +91,8 @@ impl Input {
         ]
     }
 
-    /// Bytes of memory that the incomplete frame will take with its header, as far as known: of a frame in several segments,
-    /// only the bytes received so far are known.
+    /// Bytes of memory that the incomplete frame will take with its header, as far as known: of a frame in
+    /// several segments, only the bytes received so far are known.
     pub(super) fn awaited_bytes(&self) -> usize {
         if let Some(segments) = &self.segments {
             // Doubled, so that memory is not requested for each segment.

@@ -1,8 +1,9 @@
 //! Clients that compare and set, and clients that count, on a whole node under a seed.
 //!
-//! Each client sends statements to the query engine of the simulated node; the node is crashed at random and started
-//! again. `register` says whether what was answered has an order that keeps to the clock (linearizability), `counter`
-//! whether every increment counts once. What was under way in a crash may have happened or not.
+//! Each client sends statements to the query engine of the simulated node; the node is crashed at random and
+//! started again. `register` says whether what was answered has an order that keeps to the clock
+//! (linearizability), `counter` whether every increment counts once. What was under way in a crash may have
+//! happened or not.
 
 mod client;
 mod counter;
@@ -35,7 +36,8 @@ const LIVES: usize = 6;
 const CHECK_STEPS_MAX: u64 = 4_000_000;
 /// Most steps of a life that is cut off within its start.
 const START_STEPS_MAX: u64 = 60_000;
-/// Most steps that clients work in a life: a small part of what all statements take, so that lives end among them.
+/// Most steps that clients work in a life: a small part of what all statements take, so that lives end among
+/// them.
 const WORK_STEPS_MAX: u64 = 3_000;
 
 const SCHEMA: [&str; 3] = [
@@ -102,7 +104,8 @@ fn run_counted(seed: u64, steps: u64) -> (Outcome, [usize; 3]) {
         let length = 1 + world.random_u64() % if in_start { START_STEPS_MAX } else { WORK_STEPS_MAX };
         let before = shared.lives.get();
         let ended = |world: &World| shared.over.get() || world.is_ended(id);
-        // Other lives are cut off among statements, however many steps the start takes; the last one runs to its end.
+        // Other lives are cut off among statements, however many steps the start takes; the last one runs to
+        // its end.
         if !in_start {
             let works = |world: &World| ended(world) || !last && shared.lives.get() > before;
             if let Err(stuck) = world.run_steps(CHECK_STEPS_MAX, works) {
@@ -123,7 +126,8 @@ fn run_counted(seed: u64, steps: u64) -> (Outcome, [usize; 3]) {
         if failure.is_some() || last {
             break;
         }
-        // In periodic mode only the process goes: what the kernel has stays, so nothing acknowledged may be missing.
+        // In periodic mode only the process goes: what the kernel has stays, so nothing acknowledged may be
+        // missing.
         world.set_disk_faults(id, DiskFaults { lose_unsynced: batch, ..DiskFaults::default() });
         world.crash(id);
         world.restart(id);

@@ -1,8 +1,8 @@
 //! What compare-and-set on a register must look like.
 //!
-//! No value is written twice, so the writes that happened make one chain from null: each value has one before it
-//! and at most one behind it. A read stands at its value's place in the chain. Where one operation ended before another
-//! began, the other may not stand before it.
+//! No value is written twice, so the writes that happened make one chain from null: each value has one before
+//! it and at most one behind it. A read stands at its value's place in the chain. Where one operation ended
+//! before another began, the other may not stand before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +109,8 @@ impl Registers {
         let reads = self.reads.iter().filter(|read| read.key == key);
         events.extend(reads.map(|read| (read.value, read.began, read.ended, false)));
 
-        // The writes that must have happened: those answered, those whose value was seen, and all before them.
+        // The writes that must have happened: those answered, those whose value was seen, and all before
+        // them.
         let mut behind: BTreeMap<Value, u32> = BTreeMap::new();
         for (value, ..) in &events {
             let mut at = *value;

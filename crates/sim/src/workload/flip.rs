@@ -1,7 +1,7 @@
 //! One bit of one table file turns round at the end of a seed: what is read then is right, or fails.
 //!
-//! The node goes by `disk_failure_policy: ignore`: it never answers without the rows of a file that is there. Bits of the
-//! commit log are not turned: what stands behind one is taken for a torn end.
+//! The node goes by `disk_failure_policy: ignore`: it never answers without the rows of a file that is there.
+//! Bits of the commit log are not turned: what stands behind one is taken for a torn end.
 
 use std::path::{Path, PathBuf};
 

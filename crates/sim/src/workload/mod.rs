@@ -1,4 +1,5 @@
-//! The program of the simulated node: opens storage, checks what a crash left, then works at random and checks every read.
+//! The program of the simulated node: opens storage, checks what a crash left, then works at random and
+//! checks every read.
 //!
 //! Operations go one after another, so that the order of the commit log is that of the history. The shared
 //! state lives outside the node and survives its crashes.
@@ -174,8 +175,8 @@ impl Shared {
         self.answer = Answer::Asked;
     }
 
-    /// The first look at what is there failed where a start went on without a name; whether it did so by the policy
-    /// that lets it.
+    /// The first look at what is there failed where a start went on without a name; whether it did so by the
+    /// policy that lets it.
     fn reads_are_refused(&mut self, words: &str) -> bool {
         let is_refusal = self.answer == Answer::Started && self.policy == FailurePolicy::Ignore;
         if is_refusal {

@@ -1,7 +1,7 @@
 //! Snapshots: one is taken now and then, and what it holds taken in again later changes nothing.
 //!
-//! That is so as long as the table was not truncated in between and keeps its tombstones: rows know their timestamps. A snapshot
-//! whose taking failed may be there in part; its name is not used again.
+//! That is so as long as the table was not truncated in between and keeps its tombstones: rows know their
+//! timestamps. A snapshot whose taking failed may be there in part; its name is not used again.
 
 use storage::{ImportSource, SnapshotRequest};
 

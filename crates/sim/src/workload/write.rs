@@ -17,8 +17,9 @@ const ELEMENTS: u8 = 6;
 impl Worker {
     /// One write, or several at once where their order says nothing.
     ///
-    /// In periodic mode a crash may lose the end of the log, so there its order has to be that of the history; and a
-    /// table that forgets tombstones at once needs its writes in the order of their timestamps.
+    /// In periodic mode a crash may lose the end of the log, so there its order has to be that of the
+    /// history; and a table that forgets tombstones at once needs its writes in the order of their
+    /// timestamps.
     pub(super) async fn write(&self, slot: usize) -> Result<(), String> {
         let several = self.shared.borrow().batch && !forgets(slot) && below(3) == 0;
         let count = if several { 2 + below(AT_ONCE_MAX - 1) } else { 1 };

@@ -199,8 +199,8 @@ impl Inner {
                 closed: Cell::new(false),
             })),
             Err(error) => {
-                // A segment that may be listed durably has to be there at the next start. A partly made file that
-                // is not listed is no segment; if it cannot be removed now, the next start removes it.
+                // A segment that may be listed durably has to be there at the next start. A partly made file
+                // that is not listed is no segment; if it cannot be removed now, the next start removes it.
                 if self.options.manifest.check_alive().is_ok() {
                     let _ = reactor::file::remove_file(&path).await;
                 }

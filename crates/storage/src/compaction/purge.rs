@@ -44,8 +44,8 @@ impl Storage {
         Ok(!self.table_store(table)?.tablets().any(|tablet| tablet.keeps_tombstones()))
     }
 
-    /// Lets compactions of the table on this shard drop tombstones, or has them keep all, until the next start.
-    /// Compactions at work keep them from the next partition on.
+    /// Lets compactions of the table on this shard drop tombstones, or has them keep all, until the next
+    /// start. Compactions at work keep them from the next partition on.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`].

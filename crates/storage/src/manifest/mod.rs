@@ -149,8 +149,8 @@ impl Manifest {
         self.0.file.borrow().count()
     }
 
-    /// Makes sure that notes can be written. Once they cannot, it is unknown until the next start whether the first
-    /// note that failed is durable.
+    /// Makes sure that notes can be written. Once they cannot, it is unknown until the next start whether the
+    /// first note that failed is durable.
     ///
     /// # Errors
     /// [`StorageError::CommitlogDead`].

@@ -59,8 +59,8 @@ enum InMemory {
 }
 
 impl Storage {
-    /// Reads one row of one partition as [`Storage::read`] does, if that is possible without waiting. A caller
-    /// that takes the answer calls [`Storage::note_read`].
+    /// Reads one row of one partition as [`Storage::read`] does, if that is possible without waiting. A
+    /// caller that takes the answer calls [`Storage::note_read`].
     #[inline]
     pub fn read_from_memory(&self, command: &ReadCommand, consumer: &mut dyn RowConsumer) -> FromMemory {
         let PartitionRange::Key(key) = &command.range else { return FromMemory::NotBegun };

@@ -91,8 +91,8 @@ fn a_log_that_goes_on_after_a_failed_write_has_made_durable_what_was_closed_befo
     assert_eq!(world.outcome(node), Some(Ok(())));
 }
 
-/// A segment that was begun while the write before it failed holds no entries; without an end it would be a hole
-/// before durable entries, and the next start would be refused.
+/// A segment that was begun while the write before it failed holds no entries; without an end it would be a
+/// hole before durable entries, and the next start would be refused.
 #[test]
 fn segments_that_were_begun_behind_a_failed_write_are_no_holes() {
     let mut world = World::new(7);

@@ -132,8 +132,8 @@ fn writes_from_the_future_are_told_at_the_start_with_their_table() {
     }
 }
 
-/// A sync of the manifest that fails leaves it unknown whether a new segment is listed: the segment has to stay, or
-/// the next start misses it.
+/// A sync of the manifest that fails leaves it unknown whether a new segment is listed: the segment has to
+/// stay, or the next start misses it.
 #[test]
 fn a_segment_whose_listing_is_in_doubt_is_not_missed_at_the_next_start() {
     for seed in 0..60 {

@@ -1,6 +1,7 @@
 //! A simulated file's bytes: blocks shared between what is visible and what is durable, holes free of charge.
 //!
-//! A preallocated segment of 32 MiB costs nothing until it is written, and taking what a crash leaves copies no bytes.
+//! A preallocated segment of 32 MiB costs nothing until it is written, and taking what a crash leaves copies
+//! no bytes.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

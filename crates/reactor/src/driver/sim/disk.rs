@@ -1,9 +1,9 @@
 //! A simulated node's disk: files in memory, with what a crash, a full or a failing device does to them.
 //!
-//! Fault model: a write is visible when it completes and durable after a later sync of its file. At a crash every
-//! unsynced write is, by chance, there, gone, or torn at 512-byte sectors; length changes likewise. A failed sync
-//! marks its writes as clean without their being durable, as Linux does, so a second sync proves nothing. Names: see
-//! `names`. Reads, writes and syncs fail with given probabilities.
+//! Fault model: a write is visible when it completes and durable after a later sync of its file. At a crash
+//! every unsynced write is, by chance, there, gone, or torn at 512-byte sectors; length changes likewise. A
+//! failed sync marks its writes as clean without their being durable, as Linux does, so a second sync proves
+//! nothing. Names: see `names`. Reads, writes and syncs fail with given probabilities.
 
 mod outside;
 
@@ -37,8 +37,8 @@ pub struct DiskFaults {
     pub capacity_bytes: u64,
     /// Shortest and longest service time, in nanoseconds; each request draws its own.
     pub latency_ns: (u64, u64),
-    /// Serves one request after the other, each in the time this gives it, before its latency begins; `None` serves
-    /// all at once.
+    /// Serves one request after the other, each in the time this gives it, before its latency begins; `None`
+    /// serves all at once.
     pub speed: Option<DiskModel>,
     /// Whether a crash loses and tears unsynced writes and names; otherwise it keeps what had completed.
     pub lose_unsynced: bool,

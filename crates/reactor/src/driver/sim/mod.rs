@@ -1,10 +1,10 @@
 //! Simulation: many nodes and shards in one thread, virtual time, faults, all from one seed.
 //!
-//! The same seed and the same calls give the same run, byte for byte: [`World::trace_hash`] covers every operation's
-//! submission and completion with its virtual time, every byte that moves, every log line and every choice of who
-//! runs. Time passes only when nobody can run, and by a little with every poll of a task, so that a loop that waits
-//! for the clock ends.
-//! Invariant: nothing in here reads a clock, a random source or an address of memory.
+//! The same seed and the same calls give the same run, byte for byte: [`World::trace_hash`] covers every
+//! operation's submission and completion with its virtual time, every byte that moves, every log line and
+//! every choice of who runs. Time passes only when nobody can run, and by a little with every poll of a task,
+//! so that a loop that waits for the clock ends. Invariant: nothing in here reads a clock, a random source or
+//! an address of memory.
 
 mod content;
 mod core;
@@ -284,8 +284,8 @@ impl World {
         self.nodes[id.0].ended.is_some()
     }
 
-    /// How the node's run ended: the message of the first panic of a shard's main or of a task that nobody waited for, or
-    /// `crashed`. `None` while it runs, but for a panic.
+    /// How the node's run ended: the message of the first panic of a shard's main or of a task that nobody
+    /// waited for, or `crashed`. `None` while it runs, but for a panic.
     pub fn outcome(&self, id: NodeId) -> Option<Result<(), String>> {
         let node = &self.nodes[id.0];
         let lost = node.shards.iter().find_map(|sim| sim.shard.lost_panic());

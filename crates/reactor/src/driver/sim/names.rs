@@ -1,7 +1,8 @@
 //! The names of a simulated disk, twice: as they are now, and as a crash would leave them.
 //!
-//! Fault model: a change of names is durable once its directory has been synced. At a crash each directory keeps a
-//! random prefix of its unsynced changes; a change that concerns two directories survives only if both keep it.
+//! Fault model: a change of names is durable once its directory has been synced. At a crash each directory
+//! keeps a random prefix of its unsynced changes; a change that concerns two directories survives only if
+//! both keep it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -207,7 +208,8 @@ impl Names {
     /// Makes the changes in `directory` durable.
     pub(super) fn sync(&mut self, directory: &Path) -> io::Result<()> {
         self.directory(directory)?;
-        // What the directory's changes build on, in other directories, is committed with them: a journal keeps order.
+        // What the directory's changes build on, in other directories, is committed with them: a journal
+        // keeps order.
         let Some(last) = self.unsynced.iter().rposition(|change| change.directories().contains(directory))
         else {
             return Ok(());
@@ -271,8 +273,8 @@ impl Names {
         self.get(&parent(path)) == Some(Entry::Directory)
     }
 
-    /// Removes a name and everything below it, durably: what was removed, parents first; `None` where there is no
-    /// such name.
+    /// Removes a name and everything below it, durably: what was removed, parents first; `None` where there
+    /// is no such name.
     ///
     /// # Panics
     /// If names have changed since the last crash: changes that are not durable might build on this one.

@@ -1,8 +1,8 @@
 //! The simulated network: listeners, connections, latency, partitions and resets.
 //!
-//! Fault model: bytes of a connection arrive in order, whole, after a random latency, in pieces of random size; a
-//! connection can be reset; while two nodes are parted nothing passes between them, and a connection request times
-//! out. Each direction holds a bounded number of bytes, then the sender waits, as with TCP.
+//! Fault model: bytes of a connection arrive in order, whole, after a random latency, in pieces of random
+//! size; a connection can be reset; while two nodes are parted nothing passes between them, and a connection
+//! request times out. Each direction holds a bounded number of bytes, then the sender waits, as with TCP.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;

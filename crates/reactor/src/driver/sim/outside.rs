@@ -26,8 +26,8 @@ impl World {
         self.core.disks.borrow()[id.0].names().into_iter().map(|(path, _)| path).collect()
     }
 
-    /// Removes a file, or a folder with everything in it, durably and behind the node's back. `None` where there is
-    /// no such name.
+    /// Removes a file, or a folder with everything in it, durably and behind the node's back. `None` where
+    /// there is no such name.
     ///
     /// # Panics
     /// If the node has run since its last crash.
@@ -38,8 +38,8 @@ impl World {
         self.core.disks.borrow_mut()[id.0].take_away(path)
     }
 
-    /// Puts back exactly what [`World::take_away`] removed, in the place of whatever has that name now. False, with
-    /// nothing changed, where the folder that it was in is gone.
+    /// Puts back exactly what [`World::take_away`] removed, in the place of whatever has that name now.
+    /// False, with nothing changed, where the folder that it was in is gone.
     ///
     /// # Panics
     /// If the node has run since its last crash.

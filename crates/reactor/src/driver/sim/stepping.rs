@@ -1,6 +1,7 @@
 //! How a world moves: what is due happens, else somebody who can runs, else time goes on to the next thing.
 //!
-//! Invariant: every choice is drawn from the seed or follows from the order of adding; every loop has a bound.
+//! Invariant: every choice is drawn from the seed or follows from the order of adding; every loop has a
+//! bound.
 
 use std::time::Duration;
 
@@ -65,8 +66,8 @@ impl World {
         self.run_until(|world| world.nodes.iter().all(|node| node.ended.is_some()))
     }
 
-    /// One step: what is due happens, or one shard turns its loop, or time moves on, at most to `limit_ns`. False
-    /// when there is nothing to do before that.
+    /// One step: what is due happens, or one shard turns its loop, or time moves on, at most to `limit_ns`.
+    /// False when there is nothing to do before that.
     fn step(&mut self, limit_ns: u64) -> bool {
         if let Some(event) = self.core.due() {
             self.happen(event);

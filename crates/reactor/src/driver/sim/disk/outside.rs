@@ -70,8 +70,8 @@ impl Disk {
         Some(TakenAway { path, entries })
     }
 
-    /// Puts a name back as it was, durably, in the place of whatever has that name now. False, with nothing changed,
-    /// where the folder that it was in is gone.
+    /// Puts a name back as it was, durably, in the place of whatever has that name now. False, with nothing
+    /// changed, where the folder that it was in is gone.
     ///
     /// A file that still has another name is the same file as before under both.
     ///
