@@ -7,6 +7,7 @@
 
 mod change;
 mod codec;
+mod compaction;
 mod function;
 mod options;
 mod table;
@@ -18,6 +19,7 @@ use minicbor::{Decode, Encode};
 
 pub use change::{ChangeError, SchemaChange, with_type};
 pub use codec::CodecError;
+pub use compaction::CompactionStrategy;
 pub use function::{AggregateDefinition, FunctionDefinition};
 pub use options::{CachingOptions, CompactShape, TableOptions};
 pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableDefinition, TableId};

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
 
+use super::CompactionStrategy;
+
 /// Options of a table. Maps keep their entries as text, keys sorted; `query::ddl` validates them.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 pub struct TableOptions {
@@ -109,7 +111,7 @@ impl Default for TableOptions {
             cdc: false,
             comment: String::new(),
             compaction: map(&[
-                ("class", "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy"),
+                ("class", &CompactionStrategy::SizeTiered.class()),
                 ("max_threshold", "32"),
                 ("min_threshold", "4"),
             ]),

@@ -1,5 +1,6 @@
 //! The check of each guardrail, with Cassandra's messages.
 
+use model::schema::CompactionStrategy;
 use std::collections::BTreeSet;
 
 use super::{Guardrails, Named, Threshold, allowed, text, violated};
@@ -311,10 +312,7 @@ impl Guardrails {
             data to be expired as table settings will not do it. ";
         const WINDOWS: &str =
             "0 default_time_to_live on a table with TimeWindowCompactionStrategy compaction strategy";
-        let windows = options
-            .compaction
-            .get("class")
-            .is_some_and(|class| class.ends_with("TimeWindowCompactionStrategy"));
+        let windows = CompactionStrategy::of(&options.compaction) == Some(CompactionStrategy::TimeWindow);
         if windows && options.default_time_to_live == 0 {
             if !self.zero_ttl_on_twcs {
                 let message = format!("{WINDOWS} is not allowed. {REASON}");

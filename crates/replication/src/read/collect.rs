@@ -19,7 +19,7 @@ pub(super) async fn collect(
     consumer: &mut dyn RowConsumer,
 ) -> Result<(), ReplicationError> {
     let mut watched = Watched { consumer, stopped: false };
-    for shard in plan.shards.clone() {
+    for shard in plan.shards() {
         if shard == reactor::shard_id() {
             let read = reactor::in_place!(replicator.storage().read(command, &mut watched));
             read.map_err(|error| ReplicaFailure::from(error).here(plan.required))?;

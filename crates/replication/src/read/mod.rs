@@ -73,7 +73,7 @@ impl Replicator {
         }
         if admission::may_be_limited(&command.table)
             && let PartitionRange::Key(key) = &command.range
-            && *plan.shards.start() == reactor::shard_id()
+            && *plan.shards().start() == reactor::shard_id()
         {
             let checked = self.limiter().check(&command.table, key.token, Operation::Read, true);
             checked.map_err(|failure| failure.here(required))?;
@@ -108,19 +108,18 @@ impl Replicator {
         consistency: Consistency,
         consumer: &mut dyn RowConsumer,
     ) -> Result<FromMemory, ReplicationError> {
-        let table = &command.table;
-        if !matches!(command.range, PartitionRange::Key(_)) || admission::may_be_limited(table) {
+        let PartitionRange::Key(key) = &command.range else { return Ok(FromMemory::NotBegun) };
+        let (table, own) = (&command.table, reactor::shard_id());
+        if self.shard_of(table, key.token) != own || admission::may_be_limited(table) {
             return Ok(FromMemory::NotBegun);
         }
-        let mut plan = ReadPlan::new(self, command, 0);
-        if *plan.shards.start() != reactor::shard_id() {
-            return Ok(FromMemory::NotBegun);
-        }
-        plan.required = self.required_of(table, consistency)?;
+        let required = self.required_of(table, consistency)?;
         Ok(match self.storage().read_from_memory(command, consumer) {
             storage::FromMemory::Done => FromMemory::Done,
             storage::FromMemory::NotBegun => FromMemory::NotBegun,
-            storage::FromMemory::Partial(local) => FromMemory::Partial(Unread { local, plan }),
+            storage::FromMemory::Partial(local) => {
+                FromMemory::Partial(Unread { local, plan: ReadPlan::of_shard(own, required) })
+            }
         })
     }
 

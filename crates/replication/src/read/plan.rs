@@ -6,11 +6,12 @@ use storage::{PartitionRange, ReadCommand};
 
 use crate::replicator::Replicator;
 
-/// The replicas of one read.
-#[derive(Debug, Clone)]
+/// The replicas of one read. Small, because what a read leaves unread carries it.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct ReadPlan {
-    /// Shards of this node, in token order: they have contiguous runs of tablets.
-    pub(super) shards: RangeInclusive<usize>,
+    /// First and last shard of this node, in token order: they have contiguous runs of tablets.
+    first: u16,
+    last: u16,
     /// Answers to wait for.
     pub(super) required: u32,
 }
@@ -18,16 +19,26 @@ pub(super) struct ReadPlan {
 impl ReadPlan {
     #[inline]
     pub(super) fn new(replicator: &Replicator, command: &ReadCommand, required: u32) -> Self {
-        let shards = match &command.range {
-            PartitionRange::Key(key) => {
-                let shard = replicator.shard_of(&command.table, key.token);
-                shard..=shard
-            }
-            PartitionRange::Between { from, to } => {
-                let shard_of = |token| replicator.shard_of(&command.table, token);
-                shard_of(from.token)..=shard_of(to.token)
-            }
-        };
-        Self { shards, required }
+        let table = &command.table;
+        match &command.range {
+            PartitionRange::Key(key) => Self::of_shard(replicator.shard_of(table, key.token), required),
+            PartitionRange::Between { from, to } => Self {
+                first: replicator.shard_of(table, from.token) as u16,
+                last: replicator.shard_of(table, to.token) as u16,
+                required,
+            },
+        }
+    }
+
+    /// A read of one partition.
+    #[inline]
+    pub(super) fn of_shard(shard: usize, required: u32) -> Self {
+        Self { first: shard as u16, last: shard as u16, required }
+    }
+
+    /// The shards, in token order.
+    #[inline]
+    pub(super) fn shards(&self) -> RangeInclusive<usize> {
+        usize::from(self.first)..=usize::from(self.last)
     }
 }

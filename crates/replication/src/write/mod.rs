@@ -38,7 +38,7 @@ impl Replicator {
             MutationView::trusted(mutation).map_err(|error| ReplicaFailure::from(error).here(required))?;
         let token = view.token;
         let plan = WritePlan::new(self, table, token, required);
-        if admission::may_be_limited(table) && plan.shard == reactor::shard_id() {
+        if admission::may_be_limited(table) && plan.shard() == reactor::shard_id() {
             let checked = self.limiter().check(table, token, Operation::Write, true);
             checked.map_err(|failure| failure.here(required))?;
         }
@@ -76,7 +76,7 @@ impl Replicator {
         }
         self.check_size(mutation)?;
         let plan = WritePlan::new(self, table, token, self.required_of(table, consistency)?);
-        if plan.shard != reactor::shard_id() {
+        if plan.shard() != reactor::shard_id() {
             return Ok(None);
         }
         match self.storage().begin_made(mutation, table, token, deadline) {

@@ -4,11 +4,11 @@ use model::{Table, Token};
 
 use crate::replicator::Replicator;
 
-/// The replicas of one write.
+/// The replicas of one write. Small, because each pending write carries it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WritePlan {
     /// Shard of this node that has the partition.
-    pub(super) shard: usize,
+    shard: u16,
     /// Answers to wait for.
     pub(super) required: u32,
 }
@@ -16,6 +16,12 @@ pub(super) struct WritePlan {
 impl WritePlan {
     #[inline]
     pub(super) fn new(replicator: &Replicator, table: &Table, token: Token, required: u32) -> Self {
-        Self { shard: replicator.shard_of(table, token), required }
+        Self { shard: replicator.shard_of(table, token) as u16, required }
+    }
+
+    /// Shard of this node that has the partition.
+    #[inline]
+    pub(super) fn shard(&self) -> usize {
+        usize::from(self.shard)
     }
 }

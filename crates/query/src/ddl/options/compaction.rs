@@ -5,17 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use model::schema::CompactionStrategy;
+
 use super::super::properties::parse_double;
 use super::{config, unified};
 use crate::QueryError;
 use crate::functions::number_text;
-
-const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
-const SIZE_TIERED: &str = "SizeTieredCompactionStrategy";
-const LEVELED: &str = "LeveledCompactionStrategy";
-const TIME_WINDOW: &str = "TimeWindowCompactionStrategy";
-const UNIFIED: &str = "UnifiedCompactionStrategy";
-const INCREMENTAL: &str = "IncrementalCompactionStrategy";
 
 type Options = BTreeMap<String, String>;
 
@@ -25,11 +20,11 @@ pub(super) fn read(map: &Options) -> Result<Options, QueryError> {
     let Some(class) = map.get("class") else {
         return Err(config("Missing sub-option 'class' for the 'compaction' option"));
     };
-    let class = if class.contains('.') { class.clone() } else { format!("{PACKAGE}{class}") };
-    let strategy = match class.strip_prefix(PACKAGE) {
-        Some(name @ (SIZE_TIERED | LEVELED | TIME_WINDOW | UNIFIED | INCREMENTAL)) => name,
-        _ => return Err(config(format!("Unable to find compaction strategy class '{class}'"))),
-    };
+    let class = CompactionStrategy::class_of(class);
+    let mut options = map.clone();
+    options.insert("class".to_owned(), class.clone());
+    let strategy = CompactionStrategy::of(&options)
+        .ok_or_else(|| config(format!("Unable to find compaction strategy class '{class}'")))?;
     if let Some(value) = map.get("provide_overlapping_tombstones") {
         let value = value.to_uppercase();
         if !matches!(value.as_str(), "NONE" | "ROW" | "CELL") {
@@ -39,23 +34,28 @@ pub(super) fn read(map: &Options) -> Result<Options, QueryError> {
             )));
         }
     }
-    let mut options = map.clone();
-    if strategy != UNIFIED {
+    if strategy != CompactionStrategy::Unified {
         options.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
         options.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
     }
-    options.insert("class".to_owned(), class);
     Ok(options)
 }
 
 /// The filter's false-positive chance if the table does not set one.
 pub(super) fn bloom_chance(options: &Options) -> f64 {
-    if strategy(options) == LEVELED { 0.1 } else { 0.01 }
+    match strategy(options) {
+        CompactionStrategy::Leveled => 0.1,
+        CompactionStrategy::SizeTiered
+        | CompactionStrategy::TimeWindow
+        | CompactionStrategy::Unified
+        | CompactionStrategy::Incremental => 0.01,
+    }
 }
 
-fn strategy(options: &Options) -> &str {
-    let class = options.get("class").map_or(SIZE_TIERED, String::as_str);
-    class.strip_prefix(PACKAGE).unwrap_or(class)
+/// The strategy of options that [`read`] accepted, or of a table that was taken over from another database,
+/// whose class may be unknown here.
+fn strategy(options: &Options) -> CompactionStrategy {
+    CompactionStrategy::of(options).unwrap_or(CompactionStrategy::SizeTiered)
 }
 
 /// Checks the sub-options of the strategy.
@@ -75,13 +75,13 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
     const TIERS: [&str; 5] =
         ["bucket_high", "bucket_low", "max_threshold", "min_sstable_size", "min_threshold"];
     match strategy {
-        LEVELED => {
+        CompactionStrategy::Leveled => {
             check_leveled(options)?;
             known.extend(["sstable_size_in_mb", "fanout_size", "single_sstable_uplevel"]);
             known.extend(TIERS);
             check_tiers(options)?;
         }
-        TIME_WINDOW => {
+        CompactionStrategy::TimeWindow => {
             check_time_window(options)?;
             known.extend([
                 "compaction_window_size",
@@ -93,7 +93,7 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
             known.extend(TIERS);
             check_tiers(options)?;
         }
-        UNIFIED => {
+        CompactionStrategy::Unified => {
             unified::check(options)?;
             known.extend([
                 "base_shard_count",
@@ -108,13 +108,13 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
                 "unsafe_aggressive_sstable_expiration",
             ]);
         }
-        INCREMENTAL => {
+        CompactionStrategy::Incremental => {
             check_incremental(options)?;
             known.extend(["sstable_size_in_mb", "space_amplification_goal"]);
             known.extend(TIERS);
             check_tiers(options)?;
         }
-        _ => {
+        CompactionStrategy::SizeTiered => {
             known.extend(TIERS);
             check_tiers(options)?;
         }
@@ -123,8 +123,9 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
         options.keys().map(String::as_str).filter(|name| !known.contains(name)).collect();
     if !unknown.is_empty() {
         return Err(config(format!(
-            "Properties specified [{}] are not understood by {strategy}",
-            unknown.join(", ")
+            "Properties specified [{}] are not understood by {}",
+            unknown.join(", "),
+            strategy.name()
         )));
     }
     check_thresholds(options)

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use model::Token;
 use model::deletion::NO_LOCAL_TIME;
+use model::schema::CompactionStrategy;
 
 use incremental::Incremental;
 use leveled::Leveled;
@@ -207,12 +208,12 @@ impl Chooser {
     /// From a table's `compaction` option; missing sub-options take their defaults.
     pub(crate) fn new(options: &BTreeMap<String, String>) -> Self {
         let read = Options::new(options);
-        let strategy: Box<dyn Strategy> = match read.class() {
-            "LeveledCompactionStrategy" => Box::new(Leveled::new(&read)),
-            "TimeWindowCompactionStrategy" => Box::new(TimeWindow::new(&read)),
-            "IncrementalCompactionStrategy" => Box::new(Incremental::new(&read)),
-            "UnifiedCompactionStrategy" => Box::new(Unified::new(&read)),
-            _ => Box::new(SizeTiered::new(&read)),
+        let strategy: Box<dyn Strategy> = match read.strategy() {
+            CompactionStrategy::SizeTiered => Box::new(SizeTiered::new(&read)),
+            CompactionStrategy::Leveled => Box::new(Leveled::new(&read)),
+            CompactionStrategy::TimeWindow => Box::new(TimeWindow::new(&read)),
+            CompactionStrategy::Unified => Box::new(Unified::new(&read)),
+            CompactionStrategy::Incremental => Box::new(Incremental::new(&read)),
         };
         let common = Common::new(&read);
         Self { options: options.clone(), common, strategy, expired_checked: 0 }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use model::schema::CompactionStrategy;
+
 use super::View;
 
 /// Sub-options by name.
@@ -15,10 +17,15 @@ impl<'a> Options<'a> {
         Self(options)
     }
 
-    /// The class without its package.
-    pub(super) fn class(&self) -> &'a str {
-        let class = self.0.get("class").map_or("", String::as_str);
-        class.rsplit('.').next().unwrap_or(class)
+    /// The strategy. Statements take known classes only; a table that was taken over from another database may
+    /// have one of its own, and is then compacted by size.
+    pub(super) fn strategy(&self) -> CompactionStrategy {
+        CompactionStrategy::of(self.0).unwrap_or(CompactionStrategy::SizeTiered)
+    }
+
+    /// Whether the class is the one of ScyllaDB that compacts nothing.
+    fn is_null(&self) -> bool {
+        self.0.get("class").is_some_and(|class| class.ends_with("NullCompactionStrategy"))
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -102,12 +109,12 @@ impl Common {
             || options.has("tombstone_compaction_interval")
             || unchecked_tombstones;
         Self {
-            enabled: options.truth("enabled", true) && options.class() != "NullCompactionStrategy",
+            enabled: options.truth("enabled", true) && !options.is_null(),
             only_purge_repaired: options.truth("only_purge_repaired_tombstones", false),
             tombstone_threshold: options.number("tombstone_threshold", 0.2),
             tombstone_interval_seconds: options.number("tombstone_compaction_interval", 86_400),
             unchecked_tombstones,
-            tombstones: asked || options.class() != "TimeWindowCompactionStrategy",
+            tombstones: asked || options.strategy() != CompactionStrategy::TimeWindow,
         }
     }
 
