@@ -12,13 +12,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
-use std::rc::Rc;
 
-use query::system::SystemTables;
-use query::{ClientState, Engine, EngineConfig, Response, agreement};
+use query::{ClientState, EngineConfig, Response};
 use reactor::{Config, DriverChoice};
-use replication::Replicator;
-use storage::{Storage, StorageConfig};
+use storage::StorageConfig;
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
 use wire::version::ProtocolVersion;
@@ -98,12 +95,9 @@ fn main() {
     let config = Config { shards: 1, driver: DriverChoice::Poll, pin: false, ..Config::default() };
     let path = workdir.path().to_owned();
     let allocations = reactor::run_one(config, async move {
-        let storage = Storage::open(StorageConfig::new(path, 16 << 20), 0, 1).await.expect("storage");
-        agreement::make_system_tables(&storage).await.expect("system tables");
         let config = EngineConfig::new([7; 16], 1);
-        let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-        let tables = Rc::new(SystemTables::new().await.expect("tables made in memory"));
-        let engine = Engine::new(config, storage, replicator, tables);
+        let opened = query::node::open(StorageConfig::new(path, 16 << 20), config).await;
+        let engine = opened.expect("an empty folder");
         for statement in SCHEMA {
             engine
                 .query(&client(), statement, &parameters(), &mut Response::default())

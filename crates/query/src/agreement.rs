@@ -198,7 +198,7 @@ fn listeners() -> Rc<Listeners> {
 ///
 /// # Errors
 /// [`QueryError::Storage`] when the schema log cannot be written.
-pub async fn make_system_tables(storage: &Storage) -> Result<(), QueryError> {
+pub(crate) async fn make_system_tables(storage: &Storage) -> Result<(), QueryError> {
     for change in system::first_changes(&storage.schema(), reactor::shard_count())? {
         storage.change_schema(&change).await?;
     }

@@ -18,6 +18,7 @@ pub mod functions;
 pub mod fuzzing;
 pub mod guardrails;
 mod load;
+pub mod node;
 pub mod paging;
 pub mod partition_key_text;
 pub mod prepare;

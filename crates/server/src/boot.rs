@@ -301,13 +301,7 @@ async fn open_all(config: &Config, identity: &Identity, shards: usize) -> Result
         };
         first_error.get_or_insert(error);
     }
-    match first_error {
-        Some(error) => Err(error),
-        None => {
-            let shard = reactor::local::<Shard>().expect("shard 0 opened");
-            shard.make_system_tables().await
-        }
-    }
+    first_error.map_or(Ok(()), Err)
 }
 
 fn broken(shard: usize, error: &MeshError) -> BootError {

@@ -4,14 +4,11 @@
 //! own.
 #![allow(clippy::disallowed_types, reason = "a test hands results out of shards")]
 
-use std::rc::Rc;
 use std::sync::mpsc;
 
-use query::system::SystemTables;
-use query::{ClientState, Engine, EngineConfig, Response, agreement};
+use query::{ClientState, Engine, EngineConfig, Response};
 use reactor::{Config, DriverChoice};
-use replication::Replicator;
-use storage::{Storage, StorageConfig};
+use storage::StorageConfig;
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
 use wire::version::ProtocolVersion;
@@ -100,15 +97,11 @@ fn check(cases: &'static [(&'static str, u32, &'static str)]) {
     let path = workdir.path().to_owned();
     let (sender, receiver) = mpsc::channel();
     let config = Config { shards: 1, driver: DriverChoice::Poll, ..Config::default() };
-    let running = reactor::start(config, move |shard| {
+    let running = reactor::start(config, move |_| {
         let (sender, path) = (sender.clone(), path.clone());
         async move {
-            let storage = Storage::open(StorageConfig::new(path, 8 << 20), shard.id, 1).await.unwrap();
-            agreement::make_system_tables(&storage).await.unwrap();
             let config = EngineConfig::new([7; 16], 1);
-            let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-            let engine =
-                Engine::new(config, storage, replicator, Rc::new(SystemTables::new().await.unwrap()));
+            let engine = query::node::open(StorageConfig::new(path, 8 << 20), config).await.unwrap();
             let create =
                 "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
             answer(&engine, create, None).await;

@@ -7,18 +7,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc;
 
-use query::system::SystemTables;
-use query::{ClientState, Engine, EngineConfig, QueryError, Response, SchemaEvent, agreement};
+use query::{ClientState, Engine, EngineConfig, QueryError, Response, SchemaEvent};
 use reactor::{Config, DriverChoice, Group, mesh};
-use replication::Replicator;
-use storage::{Storage, StorageConfig};
+use storage::StorageConfig;
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
 use wire::version::ProtocolVersion;
 
 const VERSION: ProtocolVersion = ProtocolVersion::V4;
 /// Turns one shard waits for another to have started.
-const TURNS_MAX: usize = 1_000_000;
 
 fn parameters(page_size: Option<u32>) -> QueryParameters<'static> {
     QueryParameters { page_size, ..QueryParameters::at(Consistency::One, VERSION) }
@@ -35,21 +32,10 @@ async fn run(engine: &Engine, text: &str) -> Result<Response, QueryError> {
 }
 
 async fn open(workdir: PathBuf, shard: usize, shards: usize) -> Engine {
-    let storage = Storage::open(StorageConfig::new(workdir, 8 << 20), shard, shards).await.unwrap();
-    if shard == 0 {
-        agreement::make_system_tables(&storage).await.unwrap();
-    }
     let config = EngineConfig::new([7; 16], shards);
-    let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-    let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().await.unwrap()));
-    for other in 0..shards {
-        for turn in 0.. {
-            assert!(turn < TURNS_MAX, "shard {other} has not started");
-            if mesh::call(other, Group::ADMIN, || async { Engine::here().is_some() }).await.unwrap() {
-                break;
-            }
-            reactor::yield_now().await;
-        }
+    let engine = query::node::open(StorageConfig::new(workdir, 8 << 20), config).await.unwrap();
+    if shard == 0 {
+        query::node::all_opened().await;
     }
     engine
 }

@@ -4,17 +4,14 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use model::CqlType;
 use model::collection::{Components, Elements, Entries, VectorElements};
-use query::system::SystemTables;
-use query::{ClientState, Engine, EngineConfig, QueryError, Response, agreement};
-use reactor::{Config, DriverChoice, Group, mesh};
-use replication::Replicator;
-use storage::{Storage, StorageConfig};
+use query::{ClientState, Engine, EngineConfig, QueryError, Response};
+use reactor::{Config, DriverChoice};
+use storage::StorageConfig;
 use wire::consistency::Consistency;
 use wire::extensions::Extensions;
 use wire::frame::{Flags, FrameHeader, Opcode};
@@ -63,28 +60,17 @@ pub struct Adjust {
 }
 
 async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: Adjust) -> Engine {
-    let mut config = StorageConfig::new(workdir, 16 << 20);
-    (adjust.storage)(&mut config);
-    let storage = Storage::open(config, shard, shards).await.unwrap();
-    if shard == 0 {
-        agreement::make_system_tables(&storage).await.unwrap();
-    }
+    let mut storage = StorageConfig::new(workdir, 16 << 20);
+    (adjust.storage)(&mut storage);
     let mut config = EngineConfig::new([7; 16], shards);
     // How long things take on a slow machine is no result; tests of deadlines set their own.
     for timeout in [&mut config.read_timeout, &mut config.range_timeout, &mut config.write_timeout] {
         *timeout = Duration::from_secs(300);
     }
     (adjust.engine)(&mut config);
-    let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-    let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().await.unwrap()));
-    for other in 0..shards {
-        for turn in 0.. {
-            assert!(turn < TURNS_MAX, "shard {other} has not started");
-            if mesh::call(other, Group::ADMIN, || async { Engine::here().is_some() }).await.unwrap() {
-                break;
-            }
-            reactor::yield_now().await;
-        }
+    let engine = query::node::open(storage, config).await.unwrap();
+    if shard == 0 {
+        query::node::all_opened().await;
     }
     engine
 }

@@ -6,8 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use query::guardrails::{Guardrails, Threshold, WriteGuardrails};
-use query::system::SystemTables;
-use query::{Engine, EngineConfig};
+use query::{EngineConfig, QueryError};
 use replication::Replicator;
 use storage::{
     CommitlogSync, Identity, PartitionGuards, PartitionLimit, Storage, StorageConfig, StorageError,
@@ -32,23 +31,19 @@ pub(crate) struct Shard {
 impl Shard {
     /// Recovers this shard's data and builds the layers on it.
     pub(crate) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
-        let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
-        let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
-        let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-        let tables = Rc::new(SystemTables::new().await.map_err(BootError::Schema)?);
-        let engine =
-            Engine::new(engine_config(config, identity), storage.clone(), replicator.clone(), tables);
+        let shards = reactor::shard_count();
+        let opened = query::node::open(storage_config(config, shards), engine_config(config, identity)).await;
+        let engine = opened.map_err(|error| match error {
+            QueryError::Storage(error) => BootError::from(error),
+            error => BootError::Schema(error),
+        })?;
+        let (storage, replicator) = (engine.storage().clone(), engine.replicator().clone());
         let shard_bytes = memory::node_bytes(config.memory_bytes) / shards as u64;
         engine.answers().share(query::answer_room::own_bytes_for(shard_bytes), storage.charge_work());
         storage.set_describer(Rc::new(crate::admin::describe::table));
         engine.start_row_expiry(config.row_expiry_period);
         let native = Native::new(config, engine);
         Ok(Self { native, replicator, storage, memory_bytes: shard_bytes })
-    }
-
-    /// Creates the stored system tables that are missing. Shard 0 does this before the node serves.
-    pub(crate) async fn make_system_tables(&self) -> Result<(), BootError> {
-        query::agreement::make_system_tables(&self.storage).await.map_err(BootError::Schema)
     }
 
     /// The storage of this shard.

@@ -15,11 +15,9 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use query::system::SystemTables;
-use query::{Engine, EngineConfig, agreement};
+use query::{Engine, EngineConfig};
 use reactor::{Config, DriverChoice, Group, mesh};
-use replication::Replicator;
-use storage::{Storage, StorageConfig};
+use storage::StorageConfig;
 
 use super::Native;
 use client::Clients;
@@ -28,7 +26,6 @@ use client::Clients;
 const SHARDS: usize = 2;
 const MEMORY_BYTES: u64 = 32 << 20;
 /// Turns that a shard waits for another one to have started.
-const TURNS_MAX: usize = 1_000_000;
 /// Differences that a failed comparison shows.
 const SHOWN_MAX: usize = 20;
 
@@ -40,10 +37,6 @@ type Work<Fut> = fn(Clients, Engine) -> Fut;
 
 async fn open(workdir: &Path, shard: usize, adjust: fn(&mut EngineConfig), quick_road: bool) -> Rc<Native> {
     let storage = StorageConfig::new(workdir.to_owned(), MEMORY_BYTES as usize);
-    let storage = Storage::open(storage, shard, SHARDS).await.expect("an empty folder");
-    if shard == 0 {
-        agreement::make_system_tables(&storage).await.expect("system tables");
-    }
     let mut config = EngineConfig::new([7; 16], SHARDS);
     // A slow machine must not change an answer.
     for timeout in [&mut config.read_timeout, &mut config.range_timeout, &mut config.write_timeout] {
@@ -51,21 +44,11 @@ async fn open(workdir: &Path, shard: usize, adjust: fn(&mut EngineConfig), quick
     }
     adjust(&mut config);
     config.quick_road = quick_road;
-    let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-    let tables = Rc::new(SystemTables::new().await.expect("virtual tables"));
-    let native =
-        Native::new(&crate::config::Config::default(), Engine::new(config, storage, replicator, tables));
-    for other in 0..SHARDS {
-        for turn in 0.. {
-            assert!(turn < TURNS_MAX, "shard {other} has not started");
-            if mesh::call(other, Group::ADMIN, || async { Engine::here().is_some() }).await.expect("a shard")
-            {
-                break;
-            }
-            reactor::yield_now().await;
-        }
+    let engine = query::node::open(storage, config).await.expect("an empty folder");
+    if shard == 0 {
+        query::node::all_opened().await;
     }
-    native
+    Native::new(&crate::config::Config::default(), engine)
 }
 
 /// The answers of a node.

@@ -2,7 +2,7 @@
 //! lists may only shrink: an entry that is no longer true fails like a new one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{crates, root, rust_files};
 

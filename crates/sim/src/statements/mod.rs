@@ -13,12 +13,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use query::system::SystemTables;
-use query::{Engine, EngineConfig, agreement};
+use query::EngineConfig;
 use reactor::driver::sim::{DiskFaults, World};
-use reactor::{Event, Group, ShardInfo, mesh};
-use replication::Replicator;
-use storage::{CommitlogSync, Storage, StorageConfig};
+use reactor::{Group, ShardInfo};
+use storage::{CommitlogSync, StorageConfig};
 
 use crate::removal::Removals;
 use crate::run::Outcome;
@@ -146,22 +144,6 @@ fn run_counted(seed: u64, steps: u64) -> (Outcome, [usize; 3]) {
     (outcome, shared.registers.borrow().counts())
 }
 
-/// Shards that are ready, as shard 0 knows.
-#[derive(Default)]
-struct Ready {
-    shards: Cell<usize>,
-    changed: Event,
-}
-
-impl Ready {
-    fn here() -> Rc<Self> {
-        reactor::local::<Self>().unwrap_or_else(|| {
-            reactor::set_local(Rc::new(Self::default()));
-            reactor::local::<Self>().expect("what was just set")
-        })
-    }
-}
-
 async fn node(info: ShardInfo, shared: Rc<Shared>) {
     if let Err(error) = live(info, &shared).await
         && !shared.faulty.get()
@@ -182,25 +164,12 @@ async fn live(info: ShardInfo, shared: &Rc<Shared>) -> Result<(), String> {
         config.commitlog_sync = CommitlogSync::Batch;
     }
     let words = |error: &dyn std::fmt::Display| format!("shard {} does not start: {error}", info.id);
-    let storage = Storage::open(config, info.id, info.count).await.map_err(|error| words(&error))?;
-    if info.id == 0 {
-        agreement::make_system_tables(&storage).await.map_err(|error| words(&error))?;
-    }
-    let config = EngineConfig::new([7; 16], info.count);
-    let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-    let system = SystemTables::new().await.map_err(|error| words(&error))?;
-    let engine = Engine::new(config, storage, replicator, Rc::new(system));
-    let told = mesh::call(0, Group::ADMIN, || async {
-        let ready = Ready::here();
-        ready.shards.set(ready.shards.get() + 1);
-        ready.changed.notify_all();
-    });
-    told.await.map_err(|error| words(&error))?;
+    let opened = query::node::open(config, EngineConfig::new([7; 16], info.count)).await;
+    let engine = opened.map_err(|error| words(&error))?;
     if info.id != 0 {
         return Ok(());
     }
-    let ready = Ready::here();
-    ready.changed.wait_until(|| ready.shards.get() == info.count).await;
+    query::node::all_opened().await;
     for statement in SCHEMA {
         execute(&engine, statement).await.map_err(|error| format!("{statement}: {error}"))?;
     }

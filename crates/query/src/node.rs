@@ -1,0 +1,64 @@
+//! Opens a node below its listeners: storage, replicas and statements on each shard.
+//!
+//! The server, the simulation, tests and benches open their nodes here, so that all of them run the same layers
+//! in the same order: every shard opens its storage, which waits for the others where the start needs them;
+//! then each makes its layers, and shard 0 creates the stored system tables that are missing. Invariant: once
+//! [`all_opened`] has returned, every shard answers calls of every layer.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use reactor::{Event, Group, mesh};
+use replication::Replicator;
+use storage::{Storage, StorageConfig};
+
+use crate::engine::{Engine, EngineConfig};
+use crate::system::SystemTables;
+use crate::{QueryError, agreement};
+
+/// The number of shards that have opened, on shard 0.
+#[derive(Default)]
+struct Opened {
+    shards: Cell<usize>,
+    changed: Event,
+}
+
+impl Opened {
+    fn here() -> Rc<Self> {
+        reactor::local::<Self>().unwrap_or_else(|| {
+            let opened = Rc::new(Self::default());
+            reactor::set_local(Rc::clone(&opened));
+            opened
+        })
+    }
+}
+
+/// Opens this shard's part of a node and returns its engine. Call it on every shard: each waits for the others.
+///
+/// # Errors
+/// [`QueryError::Storage`] if the data cannot be opened or the system tables cannot be made durable;
+/// [`QueryError::Internal`] if shard 0 has ended.
+pub async fn open(storage: StorageConfig, engine: EngineConfig) -> Result<Engine, QueryError> {
+    let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
+    let storage = Storage::open(storage, shard, shards).await?;
+    if shard == 0 {
+        agreement::make_system_tables(&storage).await?;
+    }
+    let replicator = Replicator::new(storage.clone(), engine.data_center.clone());
+    let tables = SystemTables::new().await?;
+    let engine = Engine::new(engine, storage, replicator, Rc::new(tables));
+    let told = mesh::call(0, Group::ADMIN, || async {
+        let opened = Opened::here();
+        opened.shards.set(opened.shards.get() + 1);
+        opened.changed.notify_all();
+    });
+    told.await.map_err(|error| QueryError::Internal(format!("shard 0 was not told of a start: {error}")))?;
+    Ok(engine)
+}
+
+/// Waits until all shards have opened. Call it on shard 0.
+pub async fn all_opened() {
+    assert_eq!(reactor::shard_id(), 0, "shard 0 counts the shards that have opened");
+    let opened = Opened::here();
+    opened.changed.wait_until(|| opened.shards.get() >= reactor::shard_count()).await;
+}
