@@ -1,9 +1,9 @@
 //! Opens a node below its listeners: storage, replicas and statements on each shard.
 //!
-//! The server, the simulation, tests and benches open their nodes here, so that all of them run the same layers
-//! in the same order: every shard opens its storage, which waits for the others where the start needs them;
-//! then each makes its layers, and shard 0 creates the stored system tables that are missing. Invariant: once
-//! [`all_opened`] has returned, every shard answers calls of every layer.
+//! The server, the simulation, tests and benches open their nodes here, so that all of them run the same
+//! layers in the same order: every shard opens its storage, which waits for the others where the start needs
+//! them; then each makes its layers, and shard 0 creates the stored system tables that are missing.
+//! Invariant: once [`all_opened`] has returned, every shard answers calls of every layer.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -33,7 +33,8 @@ impl Opened {
     }
 }
 
-/// Opens this shard's part of a node and returns its engine. Call it on every shard: each waits for the others.
+/// Opens this shard's part of a node and returns its engine. Call it on every shard: each waits for the
+/// others.
 ///
 /// # Errors
 /// [`QueryError::Storage`] if the data cannot be opened or the system tables cannot be made durable;

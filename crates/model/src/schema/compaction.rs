@@ -1,7 +1,7 @@
 //! The compaction strategies: their names, which `query` checks and `storage` carries out.
 //!
-//! Adding one is a variant here; each `match` upon it then fails to compile until it is decided what the variant
-//! means there.
+//! Adding one is a variant here; each `match` upon it then fails to compile until it is decided what the
+//! variant means there.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,6 @@ use wire::request::QueryParameters;
 use wire::version::ProtocolVersion;
 
 const VERSION: ProtocolVersion = ProtocolVersion::V4;
-/// Turns one shard waits for another to have started.
 
 fn parameters(page_size: Option<u32>) -> QueryParameters<'static> {
     QueryParameters { page_size, ..QueryParameters::at(Consistency::One, VERSION) }

@@ -175,12 +175,13 @@ impl Connection {
                 return Step::Drain;
             }
             let full = native.limits.answers.are_full();
-            let mut left = Left::Untried;
-            let at_once =
-                |header: &FrameHeader, body: &[u8]| !full && self.answer_at_once(header, body, &mut left);
+            let at_once = |header: &FrameHeader, body: &[u8]| match full {
+                true => Err(Left::Untried),
+                false => self.answer_at_once(header, body),
+            };
             match reading.input.next_frame(at_once, || native.take_buffer()) {
                 Ok(Some(Next::Taken)) => {}
-                Ok(Some(Next::Frame(header, body))) => {
+                Ok(Some(Next::Frame(header, body, left))) => {
                     let step = self.take_frame((header, body, left), reading.reserved.take());
                     if let Some(step) = step {
                         return step;
@@ -323,16 +324,17 @@ impl Connection {
         true
     }
 
-    /// Answers or begins a request that needs no task, from its frame in the receive buffer. Returns false
-    /// for other requests; `left` is then how far the attempt came.
+    /// Answers or begins a request that needs no task, from its frame in the receive buffer.
+    ///
+    /// # Errors
+    /// For other requests, how far the attempt came.
     #[inline]
-    fn answer_at_once(&self, header: &FrameHeader, body: &[u8], left: &mut Left) -> bool {
+    fn answer_at_once(&self, header: &FrameHeader, body: &[u8]) -> Result<(), Left> {
         let bytes = body.len() + wire::frame::HEADER_BYTES;
-        self.session.phase.get() == Phase::Ready
-            && self.session.version.get() == Some(header.version)
-            && dispatch::answer_at_once(&self.session, header, body, || self.admit_at_once(bytes))
-                .map_err(|tried| *left = tried)
-                .is_ok()
+        if self.session.phase.get() != Phase::Ready || self.session.version.get() != Some(header.version) {
+            return Err(Left::Untried);
+        }
+        dispatch::answer_at_once(&self.session, header, body, || self.admit_at_once(bytes))
     }
 
     /// Begins the request of a frame. `None` if the next frame may be cut.

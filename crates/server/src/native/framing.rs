@@ -143,14 +143,14 @@ impl Input {
         }
     }
 
-    /// Cuts the next complete frame and offers it to `take` in place. If `take` returns false, the body is
-    /// copied to a buffer from `buffer`. `None` if more bytes are needed.
+    /// Cuts the next complete frame and offers it to `take` in place. If `take` fails, its error goes with
+    /// the frame, whose body is copied to a buffer from `buffer`. `None` if more bytes are needed.
     #[inline]
-    pub(super) fn next_frame(
+    pub(super) fn next_frame<L: Default>(
         &mut self,
-        take: impl FnOnce(&FrameHeader, &[u8]) -> bool,
+        take: impl FnOnce(&FrameHeader, &[u8]) -> Result<(), L>,
         buffer: impl FnOnce() -> Vec<u8>,
-    ) -> Result<Option<Next>, FrameError> {
+    ) -> Result<Option<Next<L>>, FrameError> {
         let Some(segments) = &mut self.segments else {
             let Some(frame) = Frame::cut(&self.received[self.used..], self.frame_bytes_max)? else {
                 return Ok(None);
@@ -195,14 +195,14 @@ impl Input {
 impl Input {
     /// Returns the next, long frame: its body is the receive buffer itself, not a copy.
     #[cold]
-    fn hand_over(&mut self, header: FrameHeader) -> Next {
+    fn hand_over<L: Default>(&mut self, header: FrameHeader) -> Next<L> {
         let end = self.used + header.frame_bytes();
         let behind = self.received[end..].to_vec();
         let mut body = std::mem::replace(&mut self.received, behind);
         body.truncate(end);
         body.drain(..self.used + HEADER_BYTES);
         self.used = 0;
-        Next::Frame(header, body)
+        Next::Frame(header, body, L::default())
     }
 
     /// Memory for `bytes` of a frame is reserved: the buffer is enlarged to exactly that length.
@@ -216,26 +216,28 @@ impl Input {
 
 /// The outcome of cutting a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum Next<L> {
     /// `take` has dealt with the frame.
     Taken,
-    /// The frame, for the caller.
-    Frame(FrameHeader, Vec<u8>),
+    /// The frame, for the caller, and how far `take` came with it.
+    Frame(FrameHeader, Vec<u8>, L),
 }
 
-impl Next {
+impl<L> Next<L> {
     #[inline]
     fn of(
         frame: &Frame<'_>,
-        take: impl FnOnce(&FrameHeader, &[u8]) -> bool,
+        take: impl FnOnce(&FrameHeader, &[u8]) -> Result<(), L>,
         buffer: impl FnOnce() -> Vec<u8>,
     ) -> Self {
-        if take(&frame.header, frame.body) {
-            return Self::Taken;
+        match take(&frame.header, frame.body) {
+            Ok(()) => Self::Taken,
+            Err(left) => {
+                let mut body = buffer();
+                body.extend_from_slice(frame.body);
+                Self::Frame(frame.header, body, left)
+            }
         }
-        let mut body = buffer();
-        body.extend_from_slice(frame.body);
-        Self::Frame(frame.header, body)
     }
 }
 

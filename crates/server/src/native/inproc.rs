@@ -38,17 +38,14 @@ impl InProcess {
         self.input.feed(bytes);
         loop {
             let session = &self.session;
-            let mut left = Left::Untried;
-            let at_once = |header: &FrameHeader, body: &[u8]| {
-                session.phase.get() == Phase::Ready
-                    && dispatch::answer_at_once(session, header, body, || Some(None))
-                        .map_err(|tried| left = tried)
-                        .is_ok()
+            let at_once = |header: &FrameHeader, body: &[u8]| match session.phase.get() {
+                Phase::Ready => dispatch::answer_at_once(session, header, body, || Some(None)),
+                _ => Err(Left::Untried),
             };
             let next = self.input.next_frame(at_once, || session.native.take_buffer());
             let next = next.map_err(|error| NotAFrame(error.to_string()))?;
-            let (header, body) = match next {
-                Some(Next::Frame(header, body)) => (header, body),
+            let (header, body, left) = match next {
+                Some(Next::Frame(header, body, left)) => (header, body, left),
                 Some(Next::Taken) => continue,
                 None => break,
             };

@@ -78,8 +78,6 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
         CompactionStrategy::Leveled => {
             check_leveled(options)?;
             known.extend(["sstable_size_in_mb", "fanout_size", "single_sstable_uplevel"]);
-            known.extend(TIERS);
-            check_tiers(options)?;
         }
         CompactionStrategy::TimeWindow => {
             check_time_window(options)?;
@@ -90,8 +88,6 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
                 "timestamp_resolution",
                 "unsafe_aggressive_sstable_expiration",
             ]);
-            known.extend(TIERS);
-            check_tiers(options)?;
         }
         CompactionStrategy::Unified => {
             unified::check(options)?;
@@ -111,13 +107,12 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
         CompactionStrategy::Incremental => {
             check_incremental(options)?;
             known.extend(["sstable_size_in_mb", "space_amplification_goal"]);
-            known.extend(TIERS);
-            check_tiers(options)?;
         }
-        CompactionStrategy::SizeTiered => {
-            known.extend(TIERS);
-            check_tiers(options)?;
-        }
+        CompactionStrategy::SizeTiered => {}
+    }
+    if strategy != CompactionStrategy::Unified {
+        known.extend(TIERS);
+        check_tiers(options)?;
     }
     let unknown: Vec<&str> =
         options.keys().map(String::as_str).filter(|name| !known.contains(name)).collect();

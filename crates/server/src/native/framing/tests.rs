@@ -28,8 +28,8 @@ fn received(input: &mut Input, bytes: &[u8], piece: usize) -> Vec<(i16, Vec<u8>)
     for piece in bytes.chunks(piece) {
         input.feed(piece);
         loop {
-            match input.next_frame(|_, _| false, Vec::new) {
-                Ok(Some(Next::Frame(header, body))) => frames.push((header.stream, body)),
+            match input.next_frame(|_, _| Err(()), Vec::new) {
+                Ok(Some(Next::Frame(header, body, ()))) => frames.push((header.stream, body)),
                 Ok(Some(Next::Taken)) => unreachable!("nobody takes any"),
                 Ok(None) => break,
                 Err(error) => {
@@ -249,7 +249,8 @@ fn a_long_frame_is_handed_over_in_the_buffer_it_came_in() {
     let (place, capacity) = (input.received.as_ptr(), input.received.capacity());
     assert!(capacity < bytes.len() + 100, "no more than was set aside: {capacity}");
     input.feed(&bytes[100..]);
-    let Ok(Some(Next::Frame(_, body))) = input.next_frame(|_, _| false, || unreachable!("nothing is copied"))
+    let Ok(Some(Next::Frame(_, body, ()))) =
+        input.next_frame(|_, _| Err(()), || unreachable!("nothing is copied"))
     else {
         panic!("a whole frame is there")
     };

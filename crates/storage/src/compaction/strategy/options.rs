@@ -17,8 +17,8 @@ impl<'a> Options<'a> {
         Self(options)
     }
 
-    /// The strategy. Statements take known classes only; a table that was taken over from another database may
-    /// have one of its own, and is then compacted by size.
+    /// The strategy. Statements take known classes only; a table that was taken over from another database
+    /// may have one of its own, and is then compacted by size.
     pub(super) fn strategy(&self) -> CompactionStrategy {
         CompactionStrategy::of(self.0).unwrap_or(CompactionStrategy::SizeTiered)
     }
