@@ -288,8 +288,9 @@ pub fn quote_identifier(name: &str) -> Cow<'_, str> {
     if plain { Cow::Borrowed(name) } else { Cow::Owned(format!("\"{}\"", name.replace('"', "\"\""))) }
 }
 
-/// Words that cannot be identifiers without quotes (Cassandra 5.0 `reserved_keywords.txt`), sorted.
-const RESERVED_WORDS: &[&str] = &[
+/// Words that cannot be identifiers without quotes (Cassandra 5.0 `reserved_keywords.txt`), sorted. `cql` has
+/// them as keywords of its grammar; a test of `query`, which knows both crates, holds the lists together.
+pub const RESERVED_WORDS: &[&str] = &[
     "add",
     "allow",
     "alter",

@@ -27,3 +27,18 @@ pub fn undefined(table: &Table, name: &str) -> QueryError {
 pub fn qualified(table: &Table) -> String {
     format!("{}.{}", quote_identifier(table.keyspace()), quote_identifier(table.name()))
 }
+
+#[cfg(test)]
+mod tests {
+    use model::type_parser::{RESERVED_WORDS, quote_identifier};
+
+    #[test]
+    fn types_are_quoted_by_the_words_that_the_grammar_reserves() {
+        // Numbers with a sign are no words of letters: names like them are quoted for that.
+        let words = cql::reserved::RESERVED.iter().filter(|word| !word.starts_with('-'));
+        assert_eq!(words.collect::<Vec<_>>(), RESERVED_WORDS.iter().collect::<Vec<_>>());
+        for name in ["-nan", "select", "a", "_a", "a1", "A", "1a"] {
+            assert_eq!(quote_identifier(name) != name, cql::reserved::needs_quotes(name), "{name}");
+        }
+    }
+}
