@@ -75,13 +75,11 @@ impl Replicator {
             return Ok(None);
         }
         self.check_size(mutation)?;
-        let plan = WritePlan::new(self, table, token, self.required_of(table, consistency)?);
-        if plan.shard() != reactor::shard_id() {
-            return Ok(None);
-        }
+        let required = self.required_of(table, consistency)?;
+        // Storage finds the tablet anyway, and begins nothing if another shard has it.
         match self.storage().begin_made(mutation, table, token, deadline) {
-            Ok(begun) => Ok(begun.map(|local| Pending::new(local, plan))),
-            Err(error) => Err(ReplicaFailure::from(error).here(plan.required)),
+            Ok(begun) => Ok(begun.map(|local| Pending::new(local, WritePlan::here(required)))),
+            Err(error) => Err(ReplicaFailure::from(error).here(required)),
         }
     }
 }

@@ -19,6 +19,12 @@ impl WritePlan {
         Self { shard: replicator.shard_of(table, token) as u16, required }
     }
 
+    /// A write of a partition that this shard has.
+    #[inline]
+    pub(super) fn here(required: u32) -> Self {
+        Self { shard: reactor::shard_id() as u16, required }
+    }
+
     /// Shard of this node that has the partition.
     #[inline]
     pub(super) fn shard(&self) -> usize {
