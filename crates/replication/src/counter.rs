@@ -59,6 +59,7 @@ impl Replicator {
         let view = MutationView::parse(deltas)?;
         let table = self.storage().schema().table_by_id(view.table).cloned();
         let table = table.ok_or(ReplicaFailure::TableGone(view.table))?;
+        assert_eq!(self.shard_of(&table, view.token), reactor::shard_id(), "counters change on their shard");
         let acceptor = self.acceptor();
         let turn = acceptor.turn(view.table, view.key, deadline).await?;
         let slices: Slices = {

@@ -29,7 +29,14 @@ pub(crate) struct PartitionLines {
 pub(crate) struct Turn {
     // Dropped first, so that the next task has the permit before the entry may be removed.
     _permit: Permit,
-    _place: Place,
+    place: Place,
+}
+
+impl Turn {
+    /// Whether this is the turn of that partition.
+    pub(crate) fn is_of(&self, table: TableId, key: &[u8]) -> bool {
+        self.place.key.0 == table && self.place.key.1 == key
+    }
 }
 
 /// A task that holds or awaits a turn.
@@ -43,7 +50,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         // The map and this value: no other task holds or awaits the turn.
         if Rc::strong_count(&self.line) == 2 {
-            self.lines.lines.borrow_mut().remove(&self.key);
+            let removed = self.lines.lines.borrow_mut().remove(&self.key);
+            assert!(
+                removed.is_some_and(|line| Rc::ptr_eq(&line, &self.line)),
+                "a partition of table {} has another line than the one its last task was in",
+                self.key.0
+            );
         }
     }
 }
@@ -63,7 +75,7 @@ impl PartitionLines {
         );
         let place = Place { lines: Rc::clone(self), key, line };
         let permit = place.line.acquire(1).await?;
-        Ok(Turn { _permit: permit, _place: place })
+        Ok(Turn { _permit: permit, place })
     }
 
     /// Number of partitions whose turn a task holds or awaits.

@@ -84,7 +84,7 @@ impl ReplicaCounts {
     }
 }
 
-/// KnownReplicaCounts by keyspace, for the schema they were read from.
+/// Replica counts by keyspace, for the schema they were read from.
 #[derive(Debug, Default)]
 pub(crate) struct KnownReplicaCounts {
     schema: Option<Rc<Schema>>,
@@ -144,6 +144,7 @@ impl KnownReplicaCounts {
         };
         self.known.swap(0, at);
         self.table = None;
+        assert_eq!(self.known[0].0, keyspace, "the counts in front are those of the keyspace");
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) struct Retry(Rc<Cell<u32>>);
 
 impl Drop for Retry {
     fn drop(&mut self) {
+        assert!(self.0.get() > 0, "a batch stops being tried again that was not counted");
         self.0.set(self.0.get() - 1);
     }
 }

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use model::TableId;
 use model::deletion::LocalSeconds;
+use model::mutation::MutationView;
 use model::partition_key::DecoratedKey;
 use reactor::{Deadline, Gate, Group};
 use storage::{PartitionRange, ReadCommand, Storage};
@@ -96,7 +97,9 @@ impl Acceptor {
         }
         // The ballot is taken after the read: it is later than all timestamps that this shard's clock gave to
         // the data that was read.
-        let ballot = Ballot(reactor::wall_clock_us().max(self.last.get().0.saturating_add(1)));
+        let last = self.last.get();
+        let ballot = Ballot(reactor::wall_clock_us().max(last.0.saturating_add(1)));
+        assert!(ballot > last, "ballot {ballot:?} after {last:?}: two rounds would share a timestamp");
         self.last.set(ballot);
         Ok((turn, Promise { ballot, current }))
     }
@@ -113,7 +116,8 @@ impl Acceptor {
             return Err(ReplicaFailure::Overloaded(format!("{ROUNDS_MAX} conditional writes are under way")));
         }
         let (turn, promise) = self.prepare(storage, prepare, contention).await?;
-        self.rounds.borrow_mut().insert(promise.ballot, (turn, until));
+        let other = self.rounds.borrow_mut().insert(promise.ballot, (turn, until));
+        assert!(other.is_none(), "two rounds have ballot {:?}", promise.ballot);
         Ok(promise)
     }
 
@@ -171,6 +175,12 @@ impl Acceptor {
         deadline: Deadline,
     ) -> Result<(), ReplicaFailure> {
         storage.check_mutation_size(&mutation)?;
+        let view = MutationView::trusted(&mutation)?;
+        assert!(
+            turn.is_of(view.table, view.key),
+            "a proposal for table {} without the turn of its partition",
+            view.table
+        );
         let inside = self.tasks.enter().map_err(|_| ReplicaFailure::Stopping)?;
         let storage = storage.clone();
         let applied = reactor::spawn(Group::STATEMENT, async move {

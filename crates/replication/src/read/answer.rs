@@ -72,6 +72,11 @@ impl Request {
 
     /// The next request; `None` if everything was read.
     pub(super) fn after(mut self, page: &Answer, fed: Fed, command: &ReadCommand) -> Option<Self> {
+        assert!(
+            page.last.is_some() || !page.full,
+            "a page of {} bytes that has no place behind it says that more follows",
+            page.bytes.len()
+        );
         self.counts = false;
         let then = self.then.take();
         let key = match (&page.last, page.full) {

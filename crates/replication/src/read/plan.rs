@@ -22,11 +22,11 @@ impl ReadPlan {
         let table = &command.table;
         match &command.range {
             PartitionRange::Key(key) => Self::of_shard(replicator.shard_of(table, key.token), required),
-            PartitionRange::Between { from, to } => Self {
-                first: replicator.shard_of(table, from.token) as u16,
-                last: replicator.shard_of(table, to.token) as u16,
-                required,
-            },
+            PartitionRange::Between { from, to } => {
+                let shard_of = |token| replicator.shard_of(table, token) as u16;
+                // The tokens of a range that is empty may be the other way round: then there is no shard.
+                Self { first: shard_of(from.token), last: shard_of(to.token), required }
+            }
         }
     }
 

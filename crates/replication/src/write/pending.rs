@@ -23,7 +23,7 @@ pub struct Pending {
 impl Pending {
     #[inline]
     pub(super) fn new(local: Applying, plan: WritePlan) -> Self {
-        debug_assert_eq!(plan.shard(), reactor::shard_id(), "a write of this shard's replica");
+        assert_eq!(plan.shard(), reactor::shard_id(), "a write that this shard's replica has begun");
         Self { local, plan }
     }
 
