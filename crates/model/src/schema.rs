@@ -9,6 +9,7 @@ mod change;
 mod codec;
 mod compaction;
 mod function;
+mod history;
 mod options;
 mod table;
 
