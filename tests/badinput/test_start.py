@@ -148,13 +148,13 @@ class Start(unittest.TestCase):
         self.assertIn("two", said)
 
     def test_a_damaged_identity_or_schema_is_named(self):
-        for name in ("identity", "schema/schema.log"):
+        for name in ("identity", "schema/group0/acknowledged", "schema/group0/log-1", "schema/group0/snapshot-1"):
             with self.subTest(file=name):
-                node = self.started("damaged-" + name.split("/")[0]).start()
+                node = self.started("damaged-" + name.split("/")[-1]).start()
                 node.stop()
                 path = node.data / name
                 damaged = bytearray(path.read_bytes())
-                damaged[len(damaged) // 3] ^= 0xFF
+                damaged[min(len(damaged) // 3, 30)] ^= 0xFF
                 path.write_bytes(damaged)
                 self.assertIn(str(path), node.start_fails())
 

@@ -1,19 +1,19 @@
 //! Agreement on schema changes: one at a time on shard 0, planned against the schema of that moment.
 //!
-//! The path of a change: any shard → shard 0 → `ddl::plan` → `storage.change_schema` (durable in the schema
-//! log, then applied by every shard) → every engine drops the prepared statements it concerns and notifies
-//! its listeners → answer. A crash before the log has the change leaves nothing. After that every shard
-//! applies it at the next start; prepared statements and listeners do not outlive a crash. Invariant: no
-//! other change comes between planning and applying, which the one permit on shard 0 ensures.
+//! The path of a change: any shard → shard 0 → `ddl::plan` → `cluster::Turn::change` (durable in group 0,
+//! then applied by every shard) → every engine drops the prepared statements it concerns and notifies its
+//! listeners → answer. A crash before group 0 has the change leaves nothing. After that every shard has it
+//! from the next start on; prepared statements and listeners do not outlive a crash. Invariant: no other
+//! change comes between planning and applying, which the turn ensures.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use cluster::{ClusterError, ControlPlane};
 use cql::SyntaxError;
 use cql::ast::Statement;
 use model::schema::{Schema, SchemaChange};
-use reactor::{Group, Semaphore, mesh};
-use storage::{Storage, StorageError};
+use reactor::{Group, mesh};
 
 use crate::ddl::plan::{PlanContext, plan};
 use crate::engine::Engine;
@@ -26,9 +26,6 @@ pub type SchemaListener = Rc<dyn Fn(&SchemaEvent)>;
 /// The listeners of one shard.
 #[derive(Default)]
 struct Listeners(RefCell<Vec<SchemaListener>>);
-
-/// The right to change the schema; one on shard 0.
-struct Turn(Semaphore);
 
 /// A statement on its way to shard 0.
 #[derive(Debug)]
@@ -88,11 +85,8 @@ async fn change(
     request: ChangeRequest,
     warnings: &mut Vec<String>,
 ) -> Result<Option<SchemaEvent>, QueryError> {
-    let turn = turn();
-    let Ok(_turn) = turn.0.acquire(1).await else {
-        return Err(QueryError::Overloaded("Too many schema changes are waiting for their turn".to_owned()));
-    };
-    let schema = engine.storage().schema();
+    let turn = ControlPlane::turn().await?;
+    let schema = turn.schema();
     let planned = plan(
         &request.statement,
         &PlanContext {
@@ -112,9 +106,9 @@ async fn change(
     };
     let events = events_of(&planned.event, &change, &schema);
     drop(schema);
-    let applied = engine.storage().change_schema(&change).await;
+    let applied = turn.change(&[change]).await;
     // A durable change has happened, even if a shard could not apply it: all shards are notified.
-    if matches!(applied, Ok(()) | Err(StorageError::Shard { .. })) {
+    if matches!(applied, Ok(()) | Err(ClusterError::Effect(_))) {
         tell_all(events).await;
     }
     applied?;
@@ -178,14 +172,6 @@ async fn tell_all(events: Vec<SchemaEvent>) {
     }
 }
 
-fn turn() -> Rc<Turn> {
-    reactor::local::<Turn>().unwrap_or_else(|| {
-        let turn = Rc::new(Turn(Semaphore::new(1)));
-        reactor::set_local(Rc::clone(&turn));
-        turn
-    })
-}
-
 fn listeners() -> Rc<Listeners> {
     reactor::local::<Listeners>().unwrap_or_else(|| {
         let listeners = Rc::new(Listeners::default());
@@ -197,10 +183,12 @@ fn listeners() -> Rc<Listeners> {
 /// Creates the stored system keyspaces that the schema lacks. For shard 0, before the node serves.
 ///
 /// # Errors
-/// [`QueryError::Storage`] when the schema log cannot be written.
-pub(crate) async fn make_system_tables(storage: &Storage) -> Result<(), QueryError> {
-    for change in system::first_changes(&storage.schema(), reactor::shard_count())? {
-        storage.change_schema(&change).await?;
+/// [`QueryError::Storage`] when group 0 cannot make them durable.
+pub(crate) async fn make_system_tables() -> Result<(), QueryError> {
+    let turn = ControlPlane::turn().await?;
+    let changes = system::first_changes(&turn.schema(), reactor::shard_count())?;
+    if !changes.is_empty() {
+        turn.change(&changes).await?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 //!
 //! Texts inside are those of Cassandra 5 for the same mistake.
 
+use cluster::ClusterError;
+use cluster::group0::Group0Error;
 use model::TableId;
 use storage::StorageError;
 use wire::consistency::Consistency;
@@ -186,5 +188,25 @@ impl QueryError {
     /// An [`QueryError::Invalid`] from a text.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
+    }
+}
+
+impl From<ClusterError> for QueryError {
+    fn from(error: ClusterError) -> Self {
+        match error {
+            ClusterError::Misfit(error) => Self::Storage(error.into()),
+            ClusterError::Storage(error)
+            | ClusterError::Effect(error)
+            | ClusterError::Group0(Group0Error::NoRoom(error)) => Self::Storage(error),
+            ClusterError::NotOpen => Self::NotReady("the node has not started yet".to_owned()),
+            ClusterError::TooManyWaiting => {
+                Self::Overloaded("Too many schema changes are waiting for their turn".to_owned())
+            }
+            ClusterError::Group0(
+                Group0Error::NotLeader(_) | Group0Error::TooLong { .. } | Group0Error::Stopped(_),
+            )
+            | ClusterError::Refused(_)
+            | ClusterError::Shard { .. } => Self::Internal(error.to_string()),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Statements: prepare, execute, page, describe; schema statements and system tables.
 //!
 //! This crate opens no sockets and no files: statements come as text or ids with borrowed values, and answers
-//! are appended to the caller's buffer. Data goes through `replication`, schema changes through the node's
-//! one schema log.
+//! are appended to the caller's buffer. Data goes through `replication`, schema changes through
+//! `cluster`.
 
 pub mod agreement;
 pub mod ambient;

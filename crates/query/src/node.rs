@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use reactor::{Event, Group, mesh};
 use replication::Replicator;
-use storage::{Storage, StorageConfig};
+use storage::StorageConfig;
 
 use crate::engine::{Engine, EngineConfig};
 use crate::system::SystemTables;
@@ -41,9 +41,9 @@ impl Opened {
 /// [`QueryError::Internal`] if shard 0 has ended.
 pub async fn open(storage: StorageConfig, engine: EngineConfig) -> Result<Engine, QueryError> {
     let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
-    let storage = Storage::open(storage, shard, shards).await?;
+    let storage = cluster::open_storage(storage, shard, shards).await?;
     if shard == 0 {
-        agreement::make_system_tables(&storage).await?;
+        agreement::make_system_tables().await?;
     }
     let replicator = Replicator::new(storage.clone(), engine.data_center.clone());
     let tables = SystemTables::new().await?;

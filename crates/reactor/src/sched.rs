@@ -42,7 +42,7 @@ const NAMES: [&str; GROUPS] = [
     "streaming",
     "repair",
     "background",
-    "gossip",
+    "control",
     "admin",
     "unprepared",
     "scan",
@@ -64,8 +64,8 @@ impl Group {
     pub const REPAIR: Group = Group(5);
     /// Everything without a deadline: recycling, clean-up, statistics.
     pub const BACKGROUND: Group = Group(6);
-    /// Liveness and group membership.
-    pub const GOSSIP: Group = Group(7);
+    /// The control plane: what all nodes agree on, and which of them live.
+    pub const CONTROL: Group = Group(7);
     /// Work that operators request.
     pub const ADMIN: Group = Group(8);
     /// Requests of clients that have to be parsed and prepared first, and very long ones: foreground, but not

@@ -284,7 +284,7 @@ fn who_holds_the_core_beyond_the_quota_is_counted() {
     on_each_driver(|| async {
         let held = spawn(Group::COMPACTION, async { hold(Duration::from_millis(5)) });
         // A second task of the foreground starves meanwhile.
-        let starved = spawn(Group::GOSSIP, async {});
+        let starved = spawn(Group::CONTROL, async {});
         held.await.unwrap();
         starved.await.unwrap();
         assert!(metric("reactor_task_quota_violations_total", Group::COMPACTION) >= 1);

@@ -183,6 +183,8 @@ impl From<StorageError> for ReplicaFailure {
             | StorageError::CommitlogDead { .. }
             | StorageError::CommitlogCorrupt { .. }
             | StorageError::SchemaLogCorrupt { .. }
+            | StorageError::ControlPlane(_)
+            | StorageError::TwoSchemas { .. }
             | StorageError::ManifestCorrupt { .. }
             | StorageError::Missing { .. }
             | StorageError::TableFileCorrupt { .. }

@@ -16,7 +16,7 @@ use model::{RowView, Token};
 use reactor::sim::{DiskFaults, World};
 use reactor::{Deadline, Event, Group, ShardInfo, mesh};
 use replication::{BatchWrite, Consistency, ReadLimits, Replicator};
-use storage::{CommitlogSync, Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig};
+use storage::{CommitlogSync, Flow, PartitionRange, ReadCommand, RowConsumer, StorageConfig};
 
 const SHARDS: usize = 3;
 /// Partitions of one batch.
@@ -77,7 +77,7 @@ async fn node(info: ShardInfo, shared: Rc<Shared>) {
     if shared.batch_mode.get() {
         config.commitlog_sync = CommitlogSync::Batch;
     }
-    let storage = Storage::open(config, info.id, info.count).await.expect("an open storage");
+    let storage = cluster::open_storage(config, info.id, info.count).await.expect("an open storage");
     let replicator = Replicator::new(storage.clone(), "datacenter1");
     // The other shards report when their replicators are there.
     mesh::call(0, Group::ADMIN, || async {
@@ -96,7 +96,7 @@ async fn node(info: ShardInfo, shared: Rc<Shared>) {
     for change in table::changes() {
         // A crash may have come between the two.
         if (*schema).clone().apply(&change).is_ok() || schema.table_by_id(table::ID).is_none() {
-            let _ = storage.change_schema(&change).await;
+            let _ = cluster::change_schema(&change).await;
         }
     }
     let table = storage.schema().table_by_id(table::ID).cloned().expect("the table");

@@ -13,7 +13,7 @@ use model::{RowView, Token};
 use reactor::Deadline;
 use reactor::sim::{DiskFaults, World};
 use replication::{Consistency, ReadLimits, ReplicationError, Replicator};
-use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig};
+use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, StorageConfig};
 
 const ROWS: usize = 24_000;
 const STEPS_MAX: u64 = 50_000_000;
@@ -46,9 +46,9 @@ struct Shared {
 
 async fn node(shared: Rc<Shared>) {
     let config = StorageConfig::new(Path::new("/ceto"), 256 << 20);
-    let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
     for change in table::changes() {
-        storage.change_schema(&change).await.expect("a schema change");
+        cluster::change_schema(&change).await.expect("a schema change");
     }
     let value = "x".repeat(1024);
     for row in 0..ROWS {

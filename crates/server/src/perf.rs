@@ -91,6 +91,9 @@ enum PerfError {
     /// An error of the storage.
     #[error(transparent)]
     Storage(#[from] storage::StorageError),
+    /// A change of the schema was not made.
+    #[error(transparent)]
+    Schema(#[from] cluster::ClusterError),
     /// An error of a table file.
     #[error(transparent)]
     Sstable(#[from] ::sstable::SstableError),

@@ -12,7 +12,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use reactor::Deadline;
-use storage::{Storage, StorageConfig};
+use storage::StorageConfig;
 use table::{ID, changes_with, write};
 
 /// Partitions of a flush.
@@ -56,7 +56,7 @@ fn run(name: &'static str, options: Options, flushes: u32, keys: &'static str, o
     let directory = tempfile::tempdir().expect("a folder");
     let config = StorageConfig::new(directory.path(), 256 << 20);
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         let mut compaction: BTreeMap<String, String> =
             options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         compaction.insert("class".to_owned(), format!("{name}CompactionStrategy"));
@@ -65,7 +65,7 @@ fn run(name: &'static str, options: Options, flushes: u32, keys: &'static str, o
             table.compression.clear();
         });
         for change in changes {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         let value = "v".repeat(VALUE_BYTES);
         for flush in 0..flushes {

@@ -125,7 +125,7 @@ fn run(strategy: &'static str, ratio: f64, rows: usize, megabytes: usize) {
     };
     let (rate, files) = fill(strategy, config, rows);
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(small, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(small, 0, 1).await.expect("an open storage");
         let task = reactor::spawn(Group::STATEMENT, async move {
             // Nothing is in memory but the components of open files.
             let before = disk();
@@ -164,10 +164,10 @@ fn run(strategy: &'static str, ratio: f64, rows: usize, megabytes: usize) {
 /// Writes the data set; returns the rate of flushes in MB/s, and the number of files at the end.
 fn fill(strategy: &'static str, config: StorageConfig, rows: usize) -> (f64, usize) {
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         let compaction = BTreeMap::from([("class".to_owned(), format!("{strategy}CompactionStrategy"))]);
         for change in changes_with(0, |table| table.compaction = compaction) {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         let (mut flushed, mut seconds) = (0, 0.0);
         for flush in 0..FLUSHES {

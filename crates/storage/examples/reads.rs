@@ -13,7 +13,7 @@ use model::clustering::{Slice, append_component};
 use model::partition_key::DecoratedKey;
 use model::{RowView, Token};
 use reactor::Deadline;
-use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig};
+use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, StorageConfig};
 use table::{ID, changes, write};
 
 const ROWS: usize = 1000;
@@ -42,9 +42,9 @@ fn main() {
     let config = StorageConfig::new(directory.path(), 64 << 20);
     let reactor = reactor::Config { pin: false, driver: reactor::DriverChoice::Poll, ..Default::default() };
     reactor::run_one(reactor, async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         let names: Vec<(String, String)> = (0..ROWS)
             .map(|n| {

@@ -29,7 +29,7 @@ pub struct StorageConfig {
     pub data_dir: PathBuf,
     /// Commit log: `<commitlog_dir>/shard-<n>/`.
     pub commitlog_dir: PathBuf,
-    /// Log of schema changes.
+    /// The schema and all else on which the control plane has agreed: `<schema_dir>/group0/`.
     pub schema_dir: PathBuf,
     /// The manifest, which lists the files that must exist: `<manifest_dir>/`.
     pub manifest_dir: PathBuf,
@@ -127,6 +127,11 @@ impl StorageConfig {
             partition_guards: None,
             large_limits: LargeLimits::default(),
         }
+    }
+
+    /// Folder of the control plane's log and snapshots; not this crate's, which looks only whether it exists.
+    pub fn group0_dir(&self) -> PathBuf {
+        self.schema_dir.join("group0")
     }
 
     /// Most bytes of one mutation or one batch. The default is half of a commit-log segment, as in Cassandra.

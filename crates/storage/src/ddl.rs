@@ -1,9 +1,9 @@
 //! Changes of tables: schema changes and truncation.
 //!
-//! A schema change is durable on shard 0 before any shard applies it. Folders are made when first needed. A
-//! crash between any two steps leaves the change either absent from the schema log, and then no shard has
-//! seen it, or in the log, and then every shard applies it at the next start. Leftovers of dropped tables are
-//! removed at that start.
+//! A schema change is durable in the control plane before any shard applies it. Folders are made when first
+//! needed. A crash between any two steps leaves the change either absent from the agreed schema, and then no
+//! shard has seen it, or in it, and then every shard has it from the next start on. Leftovers of dropped
+//! tables are removed at that start.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,48 +24,45 @@ use crate::tablet::TableStore;
 const TRUNCATE_WITHIN: Duration = Duration::from_secs(60);
 
 impl Storage {
-    /// Makes a schema change durable and applies it on every shard. May be called on any shard.
+    /// Prepares for changes that are about to be proposed: takes a snapshot of each table that they drop, if
+    /// `auto_snapshot` asks for it.
     ///
     /// # Errors
-    /// [`StorageError::Schema`] when the change does not follow on the schema; file errors: the change did
-    /// not happen; [`StorageError::Shard`] when a shard could not apply it: it will at the next start.
-    pub async fn change_schema(&self, change: &SchemaChange) -> Result<(), StorageError> {
-        if self.0.shard != 0 {
-            let change = change.clone();
-            return on_shard(0, async move |storage| storage.change_schema_here(&change).await).await;
+    /// Errors of the snapshot: the changes are not to be made.
+    pub async fn prepare_changes(&self, changes: &[SchemaChange]) -> Result<(), StorageError> {
+        for change in changes {
+            self.snapshot_before(change).await?;
         }
-        self.change_schema_here(change).await
+        Ok(())
     }
 
-    async fn change_schema_here(&self, change: &SchemaChange) -> Result<(), StorageError> {
-        let Ok(_turn) = self.0.changing.acquire(1).await else { return Err(StorageError::Draining) };
-        let Some(log) = &self.0.schema_log else {
-            return Err(StorageError::WrongShard { shard: self.0.shard, owner: 0 });
-        };
-        (*self.schema()).clone().apply(change)?;
-        self.snapshot_before(change).await?;
-        log.append(change).await?;
-        // Noted before the answer, so that an acknowledged change is never taken for a torn record.
-        if let Err(error) = self.0.manifest.note(&[Edit::SchemaRecords(log.records())]).await {
+    /// Applies changes of the schema on every shard. They were agreed upon, and are durable, under the number
+    /// `index`. On shard 0, in the order of the numbers.
+    ///
+    /// # Errors
+    /// [`StorageError::Schema`] when a change does not follow on the schema; [`StorageError::Shard`] when a
+    /// shard could not apply them: it will at the next start.
+    pub async fn apply_agreed(&self, index: u64, changes: &[SchemaChange]) -> Result<(), StorageError> {
+        assert_eq!(self.0.shard, 0, "shard 0 applies what was agreed upon");
+        // Noted before the answer, so that a loss of the change would be noticed at a start.
+        if let Err(error) = self.0.manifest.note(&[Edit::Agreed(index)]).await {
             reactor::warn!("the manifest cannot be told of a schema change"; error = error);
         }
-        self.apply_schema(change).await?;
-        let mut result = Ok(());
+        let mut result = self.apply_schema(changes).await;
         for shard in 1..self.0.shards {
-            let change = change.clone();
-            let applied = on_shard(shard, async move |storage| storage.apply_schema(&change).await).await;
+            let changes = changes.to_vec();
+            let applied = on_shard(shard, async move |storage| storage.apply_schema(&changes).await).await;
             result = result.and(applied);
         }
         result
     }
 
-    /// Applies a schema change to this shard alone; [`Storage::change_schema`] does it for all.
-    ///
-    /// # Errors
-    /// [`StorageError::Schema`] when the change does not follow on the schema; file errors.
-    pub async fn apply_schema(&self, change: &SchemaChange) -> Result<(), StorageError> {
+    /// Applies schema changes to this shard alone, all or none.
+    async fn apply_schema(&self, changes: &[SchemaChange]) -> Result<(), StorageError> {
         let mut schema = (*self.schema()).clone();
-        schema.apply(change)?;
+        for change in changes {
+            schema.apply(change)?;
+        }
         let schema = Rc::new(schema);
         let mut made = Vec::new();
         for table in schema.tables() {

@@ -88,6 +88,21 @@ pub enum StorageError {
         /// The kind of damage.
         reason: String,
     },
+    /// The control plane above this storage cannot say which schema was agreed upon.
+    #[error("{0}")]
+    ControlPlane(Rc<dyn std::error::Error>),
+    /// The log of an earlier version's schema does not belong to what was agreed upon.
+    #[error(
+        "{}: this schema log of an earlier version was changed after this version took its schema over into {}. \
+         Either remove the log, and its changes are lost, or remove that folder, and the changes that this \
+         version made are lost", path.display(), group0.display()
+    )]
+    TwoSchemas {
+        /// The schema log.
+        path: PathBuf,
+        /// The folder of group 0.
+        group0: PathBuf,
+    },
     /// The manifest is damaged.
     #[error("{}: the manifest is corrupt at offset {offset} ({reason}); restore the file from a backup", path.display())]
     ManifestCorrupt {
@@ -233,7 +248,7 @@ impl StorageError {
     }
 
     /// As [`StorageError::io`], for `map_err`.
-    pub(crate) fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::io(action, path, source)
     }
 }

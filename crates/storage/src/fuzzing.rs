@@ -9,6 +9,7 @@ use std::path::Path;
 use model::mutation::MutationView;
 use model::schema::SchemaChange;
 
+use crate::agreed::log as schema_log;
 use crate::commitlog::format::{
     EntryKind, HEADER_BYTES, SegmentHeader, decode_position, encode_entry, entry_at, entry_bytes, find_entry,
 };
@@ -16,7 +17,6 @@ use crate::commitlog::pieces::Piece;
 use crate::commitlog::replay::{batch_mutations, decode_flushed, decode_truncation};
 use crate::error::StorageError;
 use crate::manifest::format;
-use crate::schema_log;
 
 /// Most entries put into one segment.
 const ENTRIES_MAX: usize = 64;

@@ -91,15 +91,13 @@ impl Identity {
             }
             marks.push(mark);
         }
-        let schema = crate::schema_log::path(&places.schema_dir);
-        let has_schema =
-            reactor::file::exists(&schema).await.map_err(StorageError::of("look for", &schema))?;
-        if known.is_none() && has_schema && marks.iter().all(Option::is_none) {
-            missing.add(format!(
-                "{}: the identity of the node whose schema is {}",
-                path.display(),
-                schema.display()
-            ));
+        if known.is_none() && marks.iter().all(Option::is_none) {
+            for schema in [places.group0_dir(), crate::agreed::log::path(&places.schema_dir)] {
+                if reactor::file::exists(&schema).await.map_err(StorageError::of("look for", &schema))? {
+                    let (path, schema) = (path.display(), schema.display());
+                    missing.add(format!("{path}: the identity of the node whose schema is {schema}"));
+                }
+            }
         }
         missing.settle(&places.accept_missing)?;
         let mut identity = match known {

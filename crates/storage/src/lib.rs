@@ -7,6 +7,7 @@
 //! space and errors. This crate has no notion of other nodes, and reaches other shards only through
 //! `reactor::mesh`. `replication` and `query` are built on [`Storage`].
 
+mod agreed;
 mod apply;
 mod batchlog;
 mod cache;
@@ -31,10 +32,9 @@ mod memtable;
 mod open;
 mod partition_guard;
 mod read;
-mod records;
+pub mod records;
 mod report;
 mod sampling;
-mod schema_log;
 mod shard;
 mod snapshot;
 mod tablet;
@@ -42,6 +42,7 @@ mod takeover;
 mod throttle;
 mod warm;
 
+pub use agreed::AgreedSchema;
 pub use apply::Applying;
 pub use batchlog::LoggedBatch;
 pub use commitlog::CommitlogStats;
@@ -56,6 +57,7 @@ pub use error::StorageError;
 pub use identity::Identity;
 pub use import::{ImportReport, ImportSource};
 pub use large_data::{LargeDataOf, LargeLimits};
+pub use open::EarlierSchema;
 pub use partition_guard::{PartitionGuards, PartitionLimit};
 pub use read::{
     Dead, Flow, FromMemory, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices, Unread,
@@ -63,7 +65,6 @@ pub use read::{
 };
 pub use report::{SizeEstimate, TableReport};
 pub use sampling::{SAMPLING_CAPACITY_MAX, SampledLoad, SampledPartition, TopPartitions};
-pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};
 pub use snapshot::{Describer, SnapshotInfo, SnapshotRequest, SnapshotsOf, is_tag};
 pub use sstable::{ReadNotes, ToldRead, call_and_note, noting};

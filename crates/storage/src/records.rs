@@ -1,4 +1,4 @@
-//! A file of numbered records that only grows: the format under the schema log and the manifest.
+//! A file of numbered records that only grows: the format under group 0's files and the manifest.
 //!
 //! ```text
 //! file   := magic[8] record* zero*
@@ -7,6 +7,7 @@
 //! ```
 //! Invariant: a record is durable before the next one is begun, so only the last one can be torn. A damaged
 //! record that is followed by an intact one is therefore damage, and never taken for the end.
+//! The logs of `cluster` are files of this kind too, which is why the module is public.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -24,33 +25,35 @@ const FILE_BYTES_MAX: usize = 1 << 30;
 const RESERVE_BYTES: u64 = 64 << 10;
 
 /// The first eight bytes of a file: its kind and version.
-pub(crate) type Magic = [u8; MAGIC_BYTES];
+pub type Magic = [u8; MAGIC_BYTES];
 
 /// Contents of a file.
 #[derive(Debug)]
-pub(crate) struct Parsed<'b> {
+pub struct Parsed<'b> {
     /// Payloads of the intact records, in order.
-    pub(crate) payloads: Vec<&'b [u8]>,
+    pub payloads: Vec<&'b [u8]>,
     /// Offsets at which they begin.
-    pub(crate) offsets: Vec<usize>,
+    pub offsets: Vec<usize>,
     /// Offset of the end of the last intact record.
-    pub(crate) end: usize,
+    pub end: usize,
     /// Whether bytes behind the end are not zero: the last append was cut off.
-    pub(crate) is_torn: bool,
+    pub is_torn: bool,
 }
 
 /// Place and kind of a damage.
 #[derive(Debug)]
-pub(crate) struct Damaged {
-    pub(crate) offset: usize,
-    pub(crate) reason: String,
+pub struct Damaged {
+    /// Offset of the first byte that is not right.
+    pub offset: usize,
+    /// The kind of damage, for the error of the caller.
+    pub reason: String,
 }
 
 /// Parses the bytes of a file.
 ///
 /// # Errors
 /// [`Damaged`] for another magic, and if an intact record follows an invalid one.
-pub(crate) fn parse<'b>(bytes: &'b [u8], magic: &Magic) -> Result<Parsed<'b>, Damaged> {
+pub fn parse<'b>(bytes: &'b [u8], magic: &Magic) -> Result<Parsed<'b>, Damaged> {
     if !bytes.starts_with(magic) {
         let name = String::from_utf8_lossy(magic).trim_end().to_owned();
         return Err(Damaged { offset: 0, reason: format!("it does not begin with {name:?}") });
@@ -83,7 +86,7 @@ pub(crate) fn parse<'b>(bytes: &'b [u8], magic: &Magic) -> Result<Parsed<'b>, Da
 }
 
 /// The bytes of a file with these payloads.
-pub(crate) fn encode(magic: &Magic, payloads: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+pub fn encode(magic: &Magic, payloads: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     for (number, payload) in payloads.into_iter().enumerate() {
         append_record(&mut bytes, number as u64, &payload);
@@ -121,12 +124,12 @@ fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8], usize)> {
 ///
 /// # Errors
 /// File errors.
-pub(crate) async fn read(path: &Path) -> Result<Vec<u8>, StorageError> {
+pub async fn read(path: &Path) -> Result<Vec<u8>, StorageError> {
     reactor::file::read_all(path, FILE_BYTES_MAX).await.map_err(StorageError::of("read", path))
 }
 
 /// A file of records, open for appending.
-pub(crate) struct RecordFile {
+pub struct RecordFile {
     path: PathBuf,
     file: File,
     end: Cell<End>,
@@ -149,7 +152,7 @@ impl RecordFile {
     ///
     /// # Errors
     /// File errors.
-    pub(crate) async fn open(
+    pub async fn open(
         path: &Path,
         bytes: &[u8],
         parsed: &Parsed<'_>,
@@ -175,17 +178,17 @@ impl RecordFile {
     }
 
     /// Number of records in the file.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.end.get().next
     }
 
     /// Offset of the end of its last record.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.end.get().offset
     }
 
     /// Whether nothing more can be appended, and it is unknown whether the last record is durable.
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.end.get().dead
     }
 
@@ -194,7 +197,7 @@ impl RecordFile {
     /// # Errors
     /// File errors: the record is not in the file. But if the flush of the device failed it is unknown until
     /// the next start whether it is, and the file takes no more records ([`StorageError::CommitlogDead`]).
-    pub(crate) async fn append(&self, payload: &[u8]) -> Result<(), StorageError> {
+    pub async fn append(&self, payload: &[u8]) -> Result<(), StorageError> {
         let Ok(_turn) = self.turn.acquire(1).await else { return Err(StorageError::Draining) };
         let end = self.end.get();
         if end.dead {
@@ -218,6 +221,28 @@ impl RecordFile {
             return Err(StorageError::CommitlogDead { path: self.path.clone() });
         }
         self.end.set(End { offset: end.offset + record.len() as u64, next: end.next + 1, dead: false });
+        Ok(())
+    }
+
+    /// Makes sure that a record of so many bytes can be appended even if the disk is full by then, in a file
+    /// that keeps space behind its end. One caller at a time: the space is promised to the next append.
+    ///
+    /// # Errors
+    /// [`StorageError::DiskFull`].
+    pub async fn make_room(&self, payload_bytes: usize) -> Result<(), StorageError> {
+        let Some(size) = &self.reserved else { return Ok(()) };
+        let Ok(_turn) = self.turn.acquire(1).await else { return Err(StorageError::Draining) };
+        let upto = self.end.get().offset + (HEAD_BYTES + payload_bytes) as u64;
+        let missing = upto.saturating_sub(size.get());
+        if missing == 0 {
+            return Ok(());
+        }
+        match self.file.fallocate(size.get(), missing).await.map_err(StorageError::of("extend", &self.path)) {
+            Ok(()) => size.set(upto),
+            Err(full @ StorageError::DiskFull { .. }) => return Err(full),
+            // A file system that keeps no space; the append itself says whether there is any.
+            Err(_) => {}
+        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use memory::Budget;
 use model::Token;
 use model::mutation::MutationView;
 use model::schema::{Schema, TableId};
-use reactor::{Deadline, Event, Gate, Semaphore};
+use reactor::{Deadline, Event, Gate};
 
 use crate::cache::RowCache;
 use crate::clock::FutureWrites;
@@ -26,7 +26,6 @@ use crate::manifest::Manifest;
 use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::sampling::{Sampled, Samplings};
-use crate::schema_log::SchemaLog;
 use crate::snapshot::Snapshots;
 use crate::tablet::{Damage, TableStore, Tablet};
 use crate::throttle::Throttle;
@@ -54,11 +53,7 @@ pub(crate) struct Inner {
     pub(crate) cache: Rc<RowCache>,
     pub(crate) throttle: Rc<Throttle>,
     pub(crate) permits: Permits,
-    /// Only on shard 0.
-    pub(crate) schema_log: Option<SchemaLog>,
     pub(crate) manifest: Manifest,
-    /// Permit for a schema change, one at a time.
-    pub(crate) changing: Semaphore,
     /// Notified when memory of memtables was freed.
     pub(crate) memory_freed: Rc<Event>,
     pub(crate) flush_wanted: Event,
@@ -135,7 +130,7 @@ impl Inner {
         schema: Rc<Schema>,
         log: Commitlog,
         cache: Rc<RowCache>,
-        (schema_log, manifest): (Option<SchemaLog>, Manifest),
+        manifest: Manifest,
         damage: Rc<Damage>,
     ) -> Self {
         let compactions = Rc::new(Compactions::new(&config));
@@ -151,9 +146,7 @@ impl Inner {
             budget: cache.budget(),
             memory_freed: Rc::clone(cache.memory_freed()),
             cache,
-            schema_log,
             manifest,
-            changing: Semaphore::new(1),
             flush_wanted: Event::new(),
             compaction_wanted: Event::new(),
             ages_changed: Event::new(),

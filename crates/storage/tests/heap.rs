@@ -82,12 +82,12 @@ fn delete(key: &str, row: u32) -> Vec<u8> {
 async fn open() -> Storage {
     let mut config = StorageConfig::new("/n", 256 << 20);
     config.auto_compaction = false;
-    let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
     for mut change in changes() {
         if let SchemaChange::CreateKeyspace { options, .. } = &mut change {
             options.durable_writes = false;
         }
-        storage.change_schema(&change).await.expect("a schema change");
+        cluster::change_schema(&change).await.expect("a schema change");
     }
     storage
 }

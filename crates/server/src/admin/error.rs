@@ -78,6 +78,8 @@ impl From<StorageError> for ApiError {
             | StorageError::CommitlogDead { .. }
             | StorageError::CommitlogCorrupt { .. }
             | StorageError::SchemaLogCorrupt { .. }
+            | StorageError::ControlPlane(_)
+            | StorageError::TwoSchemas { .. }
             | StorageError::ManifestCorrupt { .. }
             | StorageError::Missing { .. }
             | StorageError::TableFileCorrupt { .. }

@@ -127,6 +127,8 @@ fn storage_code(error: &StorageError) -> PlainError {
         | StorageError::CommitlogDead { .. }
         | StorageError::CommitlogCorrupt { .. }
         | StorageError::SchemaLogCorrupt { .. }
+        | StorageError::ControlPlane(_)
+        | StorageError::TwoSchemas { .. }
         | StorageError::ManifestCorrupt { .. }
         | StorageError::Missing { .. }
         | StorageError::TableFileCorrupt { .. }

@@ -54,7 +54,7 @@ pub(super) fn run(options: Options) -> Result<(), PerfError> {
         let directory = Directory::open(options.run.workdir.as_deref()).await?;
         let mut config = StorageConfig::new(directory.path(), options.memory as usize);
         config.auto_compaction = false;
-        let storage = Storage::open(config, 0, 1).await?;
+        let storage = cluster::open_storage(config, 0, 1).await?;
         reactor::set_local(Rc::new(storage.clone()));
         let run_options = options.run.clone();
         let measured = async {
@@ -68,8 +68,8 @@ pub(super) fn run(options: Options) -> Result<(), PerfError> {
             let known = storage.schema().table_by_id(table::TABLE).is_some();
             if !known {
                 let keyspace = SchemaChange::CreateKeyspace { name, options: options_of_keyspace };
-                storage.change_schema(&keyspace).await?;
-                storage.change_schema(&SchemaChange::CreateTable(definition)).await?;
+                cluster::change_schema(&keyspace).await?;
+                cluster::change_schema(&SchemaChange::CreateTable(definition)).await?;
             }
             let (storage, meter) = (storage.clone(), Meter::new());
             run::run(&mut Compaction { options, storage, meter, timestamp: 0 }, &run_options).await

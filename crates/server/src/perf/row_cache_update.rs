@@ -72,7 +72,7 @@ pub(super) fn run(options: Options) -> Result<(), PerfError> {
         let directory = Directory::open(options.run.workdir.as_deref()).await?;
         let mut config = StorageConfig::new(directory.path(), options.memory as usize);
         config.auto_compaction = false;
-        let storage = Storage::open(config, 0, 1).await?;
+        let storage = cluster::open_storage(config, 0, 1).await?;
         reactor::set_local(Rc::new(storage.clone()));
         let run_options = options.run.clone();
         let measured = async {
@@ -126,8 +126,8 @@ async fn create_table(storage: &Storage) -> Result<(), PerfError> {
         tablets: None,
     };
     let keyspace = SchemaChange::CreateKeyspace { name: table::KEYSPACE.to_owned(), options };
-    storage.change_schema(&keyspace).await?;
-    storage.change_schema(&SchemaChange::CreateTable(Box::new(definition))).await?;
+    cluster::change_schema(&keyspace).await?;
+    cluster::change_schema(&SchemaChange::CreateTable(Box::new(definition))).await?;
     Ok(())
 }
 

@@ -261,7 +261,7 @@ async fn open(config: StorageConfig, shard: usize, shards: usize) -> Result<Stor
     if shard == 0 {
         Identity::open(Path::new(WORKDIR), "sim", &config).await?;
     }
-    Storage::open(config, shard, shards).await
+    cluster::open_storage(config, shard, shards).await
 }
 
 struct Worker {

@@ -14,7 +14,7 @@ impl Worker {
                 KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
             let change = SchemaChange::CreateKeyspace { name: "sim".to_owned(), options };
             if self.storage.schema().keyspace("sim").is_none()
-                && self.storage.change_schema(&change).await.is_err()
+                && cluster::change_schema(&change).await.is_err()
             {
                 self.shared.borrow_mut().over = true;
                 return self.unless_faulty("the keyspace could not be made");
@@ -36,7 +36,7 @@ impl Worker {
         let id = (u128::from(reactor::random_u64()) << 64) | u128::from(reactor::random_u64());
         let change = SchemaChange::CreateTable(Box::new(definition(slot, id, None)));
         self.shared.borrow_mut().doubtful = Some((slot, Some(id)));
-        match self.storage.change_schema(&change).await {
+        match cluster::change_schema(&change).await {
             Ok(()) => {
                 let mut shared = self.shared.borrow_mut();
                 shared.doubtful = None;
@@ -59,7 +59,7 @@ impl Worker {
         };
         let id = u128::from_be_bytes(id.0);
         let change = SchemaChange::AlterTable(Box::new(definition(slot, id, Some(dropped))));
-        match self.storage.change_schema(&change).await {
+        match cluster::change_schema(&change).await {
             Ok(()) => {
                 let mut shared = self.shared.borrow_mut();
                 shared.altering = None;
@@ -74,7 +74,7 @@ impl Worker {
         let Some(id) = self.table_id(slot) else { return Ok(()) };
         self.shared.borrow_mut().doubtful = Some((slot, None));
         let change = SchemaChange::DropTable { keyspace: "sim".to_owned(), name: format!("t{slot}"), id };
-        match self.storage.change_schema(&change).await {
+        match cluster::change_schema(&change).await {
             Ok(()) => {
                 {
                     let mut shared = self.shared.borrow_mut();

@@ -8,18 +8,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use model::schema::{Schema, SchemaChange};
+use model::schema::Schema;
 use model::tablet::{TabletId, TabletMap};
 use model::{Table, TableId};
 use reactor::file::{File, OpenOptions};
 use sstable::{Component, Descriptor};
 
 use super::{FileState, Listed, State};
+use crate::agreed::AgreedSchema;
+use crate::agreed::dropped_tables;
 use crate::commitlog::format::HEADER_BYTES;
 use crate::compaction::transaction;
 use crate::config::StorageConfig;
 use crate::error::StorageError;
-use crate::schema_log::{SchemaLog, dropped_tables};
 use crate::tablet::{directory_of, quarantine, to_storage_error};
 
 /// How many missing files of one folder are named; of the others only the number is given.
@@ -87,28 +88,27 @@ pub(crate) struct Looked {
 pub(crate) async fn look(
     config: &StorageConfig,
     schema: &Schema,
-    (log, changes): (&SchemaLog, &[SchemaChange]),
+    agreed: &AgreedSchema,
     listed: &Listed,
     missing: &mut Missing,
 ) -> Result<Looked, StorageError> {
-    if listed.current.is_none() && log.expects_manifest() && !changes.is_empty() {
+    if listed.current.is_none() && agreed.expects_manifest && schema.keyspaces().next().is_some() {
         missing.add(format!("{}: the manifest", config.manifest_dir.display()));
     }
-    let records = log.records();
-    if listed.state.schema_records > records {
+    if listed.state.agreed > agreed.index {
         missing.add(format!(
-            "{}: {} of {} schema changes",
-            crate::schema_log::path(&config.schema_dir).display(),
-            listed.state.schema_records - records,
-            listed.state.schema_records
+            "{}: the schema changes from {} to {}",
+            config.group0_dir().display(),
+            agreed.index + 1,
+            listed.state.agreed
         ));
     }
     let mut by_table: BTreeMap<TableId, BTreeMap<u64, FileState>> = BTreeMap::new();
     for ((table, generation), state) in &listed.state.files {
         by_table.entry(*table).or_default().insert(*generation, *state);
     }
-    let dropped: BTreeSet<TableId> = dropped_tables(changes).into_iter().collect();
-    let mut state = State { schema_records: records, ..State::default() };
+    let dropped: BTreeSet<TableId> = dropped_tables(&agreed.changes).into_iter().collect();
+    let mut state = State { agreed: agreed.index, ..State::default() };
     let mut folders = Vec::new();
     for table in schema.tables() {
         let files = by_table.remove(&table.id()).unwrap_or_default();
@@ -120,7 +120,7 @@ pub(crate) async fn look(
         if live > 0 && !dropped.contains(&table) {
             missing.add(format!(
                 "{}: the table with id {table}, which has {live} table file(s) and was never dropped",
-                crate::schema_log::path(&config.schema_dir).display()
+                config.group0_dir().display()
             ));
         }
     }

@@ -8,7 +8,7 @@
 //!          | 3 table:u8[16] generation:u64      it is gone
 //!          | 4 log:u32 slot:u64                 a segment of the commit log was made
 //!          | 5 log:u32 slot:u64                 it is being deleted
-//!          | 6 count:u64                        the schema log has so many records at least
+//!          | 6 count:u64                        the last schema change has this number at least
 //! ```
 
 use model::TableId;
@@ -36,8 +36,8 @@ pub(crate) enum Edit {
     Segment(SegmentKey),
     /// A segment of the commit log is being deleted.
     SegmentGone(SegmentKey),
-    /// The schema log has at least so many records.
-    SchemaRecords(u64),
+    /// The last change of the schema that was agreed upon has this number at least.
+    Agreed(u64),
 }
 
 /// Appends the bytes of an edit.
@@ -56,7 +56,7 @@ pub(crate) fn encode(edit: Edit, out: &mut Vec<u8>) {
             out.extend_from_slice(&log.to_le_bytes());
             out.extend_from_slice(&slot.to_le_bytes());
         }
-        Edit::SchemaRecords(count) => {
+        Edit::Agreed(count) => {
             out.push(6);
             out.extend_from_slice(&count.to_le_bytes());
         }
@@ -87,7 +87,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Edit>> {
             }
             6 => {
                 let (count, rest) = rest.split_first_chunk::<8>()?;
-                (Edit::SchemaRecords(u64::from_le_bytes(*count)), rest)
+                (Edit::Agreed(u64::from_le_bytes(*count)), rest)
             }
             _ => return None,
         };
@@ -138,7 +138,7 @@ mod tests {
             Edit::Gone(key),
             Edit::Segment((3, 7)),
             Edit::SegmentGone((3, 8)),
-            Edit::SchemaRecords(11),
+            Edit::Agreed(11),
         ];
         let mut bytes = Vec::new();
         let mut ends = vec![0];

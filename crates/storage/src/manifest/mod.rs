@@ -1,5 +1,5 @@
 //! Lists the files that must exist: the table files of each tablet, the segments of the commit log, and the
-//! length of the schema log.
+//! number of the last schema change.
 //!
 //! Each shard appends to its own log in the manifest's folder, apart from the listed files, so that a missing
 //! file or folder is noticed (`check`). Invariants: a table file is listed durably before the data it
@@ -45,7 +45,7 @@ pub(crate) enum FileState {
 pub(crate) struct State {
     pub(crate) files: BTreeMap<FileKey, FileState>,
     pub(crate) segments: BTreeSet<SegmentKey>,
-    pub(crate) schema_records: u64,
+    pub(crate) agreed: u64,
 }
 
 impl State {
@@ -56,7 +56,7 @@ impl State {
             Edit::Gone(key) => _ = self.files.remove(&key),
             Edit::Segment(key) => _ = self.segments.insert(key),
             Edit::SegmentGone(key) => _ = self.segments.remove(&key),
-            Edit::SchemaRecords(count) => self.schema_records = count,
+            Edit::Agreed(count) => self.agreed = count,
         }
     }
 
@@ -67,7 +67,7 @@ impl State {
             FileState::Removing => Edit::Removing(*key),
         });
         let segments = self.segments.iter().map(|key| Edit::Segment(*key));
-        let schema = (self.schema_records > 0).then_some(Edit::SchemaRecords(self.schema_records));
+        let schema = (self.agreed > 0).then_some(Edit::Agreed(self.agreed));
         files.chain(segments).chain(schema).collect()
     }
 

@@ -76,7 +76,7 @@ impl Listed {
             listed.bytes += parsed.end;
             listed.state.files.extend(state.files);
             listed.state.segments.extend(state.segments);
-            listed.state.schema_records = listed.state.schema_records.max(state.schema_records);
+            listed.state.agreed = listed.state.agreed.max(state.agreed);
         }
         Ok(listed)
     }
@@ -166,7 +166,7 @@ fn of_shard(state: &State, schema: &Schema, shard: usize, shards: usize) -> Stat
             .map(|(key, file)| (*key, *file))
             .collect(),
         segments: state.segments.iter().filter(|(log, _)| *log as usize % shards == shard).copied().collect(),
-        schema_records: if shard == 0 { state.schema_records } else { 0 },
+        agreed: if shard == 0 { state.agreed } else { 0 },
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_owned();
         reactor::run_one(reactor::Config::default(), async move {
-            let mut said = State { schema_records: 3, ..State::default() };
+            let mut said = State { agreed: 3, ..State::default() };
             let mut epochs = BTreeSet::new();
             for (round, shards) in [1usize, 1, 3, 3, 2].into_iter().enumerate() {
                 let before = listed(&path).await;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use model::schema::SchemaChange;
 use reactor::{Deadline, Event, Group, mesh};
 
+use super::schema::Opened;
 use crate::error::StorageError;
 
 /// How often a waiting start logs the reason.
@@ -85,7 +86,7 @@ impl Boot {
 }
 
 /// The schema changes and the manifest's epoch, from shard 0.
-pub(super) async fn fetch_schema(shard: usize) -> Result<(Rc<Vec<SchemaChange>>, u64), StorageError> {
+pub(super) async fn fetch_schema(shard: usize) -> Result<Opened, StorageError> {
     let asked = mesh::call(0, Group::ADMIN, || async {
         let boot = Boot::here();
         let known = boot.wait("the schema is read", |boot| boot.schema.borrow().is_some());
@@ -101,7 +102,7 @@ pub(super) async fn fetch_schema(shard: usize) -> Result<(Rc<Vec<SchemaChange>>,
     let (encoded, epoch) = asked.await.map_err(|e| failed(e.to_string()))?.map_err(failed)?;
     let changes: Result<Vec<_>, _> = encoded.iter().map(|bytes| SchemaChange::decode(bytes)).collect();
     changes
-        .map(|changes| (Rc::new(changes), epoch))
+        .map(|changes| Opened { changes: Rc::new(changes), epoch })
         .map_err(|error| StorageError::Shard { shard, reason: error.to_string() })
 }
 

@@ -1,12 +1,14 @@
 //! Starting a shard's storage: schema, table files, commit log, in step with the other shards.
 //!
-//! The order, and its reasons. Shard 0 reads the schema log and cleans folders while no other shard reads
-//! them. Then every shard opens its tablets and its log, so that it can take writes. Then each replays the
-//! old logs whose number modulo the number of shards is its own; it keeps its own mutations and sends the
-//! others to their owners. No shard serves before all have replayed, nor before the data of an Apache
-//! Cassandra node was taken in (`takeover`). Old segments stay until their contents are durable elsewhere.
+//! The order, and its reasons. Shard 0 asks the control plane for the schema and cleans folders while no
+//! other shard reads them. Then every shard opens its tablets and its log, so that it can take writes. Then
+//! each replays the old logs whose number modulo the number of shards is its own; it keeps its own mutations
+//! and sends the others to their owners. No shard serves before all have replayed, nor before the data of an
+//! Apache Cassandra node was taken in (`takeover`). Old segments stay until their contents are durable
+//! elsewhere.
 
 mod boot;
+mod earlier;
 mod replay;
 mod schema;
 
@@ -18,6 +20,8 @@ use memory::Budget;
 use model::TableId;
 use model::schema::{Schema, SchemaChange};
 
+use crate::agreed::AgreedSchema;
+use crate::agreed::dropped_tables;
 use crate::cache::RowCache;
 use crate::commitlog::format::{BOOT_UNKNOWN, BootId};
 use crate::commitlog::replay::OldLog;
@@ -26,32 +30,68 @@ use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::manifest::check::Missing;
 use crate::manifest::{Edit, Manifest};
-use crate::schema_log::dropped_tables;
 use crate::shard::{Inner, Storage};
 use crate::tablet::{Damage, TableStore};
+pub use earlier::EarlierSchema;
+
 use boot::{Boot, Phase, fetch_schema, tell_all};
 use schema::{Opened, open_schema};
 
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Storage {
-    /// Opens shard `shard` of `shards`; call it on each shard at about the same time.
+    /// Opens shard 0 of `shards`, with the schema that `agreed` has once it completes. The other shards are
+    /// opened at about the same time by [`Storage::open_other`].
     ///
     /// Returns when every shard has replayed its commit log. The storage is also found by
     /// `reactor::local::<Storage>()`.
     ///
     /// # Errors
-    /// [`StorageError::CommitlogCorrupt`] and [`StorageError::SchemaLogCorrupt`] for damage that is not a
-    /// torn tail; file errors; [`StorageError::Shard`] when another shard failed. `disk_failure_policy`
-    /// decides whether a damaged table file is an error.
-    pub async fn open(config: StorageConfig, shard: usize, shards: usize) -> Result<Self, StorageError> {
-        assert!(shard < shards, "shard {shard} of {shards}");
+    /// Those of `agreed`; [`StorageError::CommitlogCorrupt`] for damage that is not a torn tail; file errors;
+    /// [`StorageError::Shard`] when another shard failed. `disk_failure_policy` decides whether a damaged
+    /// table file is an error.
+    pub async fn open_first(
+        config: StorageConfig,
+        shards: usize,
+        agreed: impl Future<Output = Result<AgreedSchema, StorageError>> + 'static,
+    ) -> Result<Self, StorageError> {
+        let place = (0, shards);
+        Self::open_and_tell(config.clone(), place, async move {
+            let agreed = agreed.await?;
+            let opened = open_schema(&config, &agreed, shards).await?;
+            let boot = Boot::here();
+            *boot.schema.borrow_mut() = Some((Rc::clone(&opened.changes), opened.epoch));
+            boot.changed.notify_all();
+            Ok(opened)
+        })
+        .await
+    }
+
+    /// Opens shard `shard` of `shards`, which is not shard 0.
+    ///
+    /// # Errors
+    /// As [`Storage::open_first`].
+    pub async fn open_other(
+        config: StorageConfig,
+        shard: usize,
+        shards: usize,
+    ) -> Result<Self, StorageError> {
+        assert!(0 < shard && shard < shards, "shard {shard} of {shards}");
+        Self::open_and_tell(config, (shard, shards), fetch_schema(shard)).await
+    }
+
+    async fn open_and_tell(
+        config: StorageConfig,
+        (shard, shards): (usize, usize),
+        schema: impl Future<Output = Result<Opened, StorageError>> + 'static,
+    ) -> Result<Self, StorageError> {
         if Boot::here().ready.get() {
             // An earlier storage of this process has been closed.
             reactor::set_local(Rc::new(Boot::default()));
         }
         // In a task of its own, so that its panic is reported to the other shards, which wait for this one.
-        let opening = reactor::spawn(reactor::current_group(), Self::open_here(config, shard, shards));
+        let opening =
+            reactor::spawn(reactor::current_group(), Self::open_here(config, (shard, shards), schema));
         let opened = opening
             .await
             .unwrap_or_else(|panicked| Err(StorageError::Shard { shard, reason: panicked.to_string() }));
@@ -61,17 +101,13 @@ impl Storage {
         opened
     }
 
-    async fn open_here(config: StorageConfig, shard: usize, shards: usize) -> Result<Self, StorageError> {
+    async fn open_here(
+        config: StorageConfig,
+        (shard, shards): (usize, usize),
+        schema: impl Future<Output = Result<Opened, StorageError>>,
+    ) -> Result<Self, StorageError> {
         let boot = Boot::here();
-        let (schema_log, changes, epoch) = if shard == 0 {
-            let Opened { log, changes, epoch } = open_schema(&config, shards).await?;
-            *boot.schema.borrow_mut() = Some((Rc::clone(&changes), epoch));
-            boot.changed.notify_all();
-            (Some(log), changes, epoch)
-        } else {
-            let (changes, epoch) = fetch_schema(shard).await?;
-            (None, changes, epoch)
-        };
+        let Opened { changes, epoch } = schema.await?;
         let manifest = Manifest::open(&config.manifest_dir, epoch, shard).await?;
         let mut schema = Schema::empty();
         for change in changes.iter() {
@@ -107,7 +143,7 @@ impl Storage {
         };
         let old = own.map(|own| logs[own].1.segments.clone()).unwrap_or_default();
         let (log, holds) = Commitlog::open(options, old).await?;
-        let inner = Inner::new(config, (shard, shards), schema, log, cache, (schema_log, manifest), damage);
+        let inner = Inner::new(config, (shard, shards), schema, log, cache, manifest, damage);
         inner.tables.borrow_mut().extend(tables);
         inner.note_durability();
         let storage = Self(Rc::new(inner));
@@ -202,7 +238,7 @@ fn refuse_unknown_tables(
     for (table, count) in entries.iter().filter(|(table, _)| !dropped.contains(table)) {
         missing.add(format!(
             "{}: the table with id {table}, which has {count} write(s) in the commit log and was never dropped",
-            crate::schema_log::path(&config.schema_dir).display()
+            config.group0_dir().display()
         ));
     }
     missing.settle(&config.accept_missing)

@@ -1,5 +1,4 @@
-//! Shard 0's part before the other shards start: reads the schema log, checks that no file is missing, and
-//! cleans folders.
+//! Shard 0's part before the other shards start: checks that no file is missing, and cleans folders.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -7,55 +6,40 @@ use std::rc::Rc;
 use model::hex;
 use model::schema::{Schema, SchemaChange};
 
+use crate::agreed::AgreedSchema;
+use crate::agreed::dropped_tables;
 use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::manifest::Listed;
 use crate::manifest::check::{self, Missing};
-use crate::schema_log::{SchemaLog, dropped_tables};
 use crate::takeover;
 
-/// Results of shard 0 for all shards.
+/// Results of shard 0, for all shards.
 pub(super) struct Opened {
-    pub(super) log: SchemaLog,
     pub(super) changes: Rc<Vec<SchemaChange>>,
     /// The epoch of the manifest's valid logs.
     pub(super) epoch: u64,
 }
 
-/// Reads the schema log, checks that nothing is missing and cleans folders, before any shard reads them.
-pub(super) async fn open_schema(config: &StorageConfig, shards: usize) -> Result<Opened, StorageError> {
+/// Checks that nothing is missing and cleans folders, before any shard reads them.
+pub(super) async fn open_schema(
+    config: &StorageConfig,
+    agreed: &AgreedSchema,
+    shards: usize,
+) -> Result<Opened, StorageError> {
     crate::directory::ensure(&config.data_dir).await?;
-    takeover::prepare(config, shards).await?;
-    let (mut log, changes) = SchemaLog::open(&config.schema_dir).await?;
     let mut schema = Schema::empty();
-    for change in &changes {
+    for change in &agreed.changes {
         schema.apply(change)?;
     }
     let mut missing = Missing::default();
     let listed = Listed::read(&config.manifest_dir, &mut missing).await?;
-    let mut looked = check::look(config, &schema, (&log, &changes), &listed, &mut missing).await?;
+    let looked = check::look(config, &schema, agreed, &listed, &mut missing).await?;
     missing.settle(&config.accept_missing)?;
     looked.settle().await?;
-    let shorter = SchemaLog::shorter(&changes);
-    // Before the log is replaced: the manifest may record fewer records than there are, never more.
-    if let Some(shorter) = &shorter {
-        looked.state.schema_records = shorter.len() as u64;
-    }
     let epoch = listed.go_on_with(&config.manifest_dir, &looked.state, &schema, shards).await?;
-    remove_leftovers(config, &schema, &changes).await?;
-    let replaced = match shorter {
-        Some(shorter) => log.replace(&shorter).await,
-        None if !log.expects_manifest() => log.replace(&changes).await,
-        None => Ok(()),
-    };
-    match replaced {
-        // The log is only longer than necessary, until a start with free space.
-        Err(error @ StorageError::DiskFull { .. }) => {
-            reactor::warn!("the schema log is not made shorter"; error = error);
-        }
-        replaced => replaced?,
-    }
-    Ok(Opened { log, changes: Rc::new(changes), epoch })
+    remove_leftovers(config, &schema, &agreed.changes).await?;
+    Ok(Opened { changes: Rc::new(agreed.changes.clone()), epoch })
 }
 
 /// Empties a dropped table's folder; removes the folder too if it has no snapshots.

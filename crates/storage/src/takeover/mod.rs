@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 
 use model::schema::{Schema, SchemaChange};
 
+use crate::agreed::log as schema_log;
 use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::import::ImportSource;
-use crate::schema_log;
 use crate::shard::Storage;
 use folder::Staged;
 
-/// The list of tables that are still to be taken in, in the folder of the schema log.
+/// The list of tables that are still to be taken in, in the schema's folder.
 const LIST: &str = "takeover";
 /// First line of such a list.
 const LIST_HEAD: &str = "ceto takeover 1\n";
@@ -47,8 +47,8 @@ fn refused(path: &Path, reason: impl Into<String>) -> StorageError {
     StorageError::Import { path: path.to_owned(), reason: reason.into() }
 }
 
-/// On shard 0, before the schema log is opened: makes a schema log if there is none and the data directory is
-/// a Cassandra node's.
+/// On shard 0, on a node without a schema: makes a schema log if there is none and the data directory is a
+/// Cassandra node's.
 ///
 /// # Errors
 /// [`StorageError::Import`] for anything that cannot be taken over, naming the file and the table; nothing

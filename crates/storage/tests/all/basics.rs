@@ -15,10 +15,10 @@ fn writes_are_read_from_memory_from_files_and_after_a_restart() {
     for life in 0..3 {
         let config = config.clone();
         reactor::run_one(reactor::Config::default(), async move {
-            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
             if life == 0 {
                 for change in changes() {
-                    storage.change_schema(&change).await.expect("a schema change");
+                    cluster::change_schema(&change).await.expect("a schema change");
                 }
             }
             for number in 0..50 {
@@ -56,9 +56,9 @@ fn a_compaction_goes_on_while_memtables_are_flushed() {
     let mut config = StorageConfig::new(directory.path(), 16 << 20);
     config.auto_compaction = false;
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         let fill = async |storage: &Storage, keys: u32, timestamp: i64| {
             for key in 0..keys {

@@ -22,9 +22,9 @@ fn with_storage((memtables, all): (usize, usize), test: impl AsyncFnOnce(Storage
     config.memory_bytes_max = all;
     config.auto_compaction = false;
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         let task = reactor::spawn(Group::STATEMENT, async move {
             test(storage.clone()).await;
@@ -232,7 +232,7 @@ fn a_table_that_says_so_is_not_cached() {
             let [_, SchemaChange::CreateTable(mut definition)] = changes() else { panic!("a table") };
             definition.options.caching.enabled = enabled;
             definition.revision = revision;
-            storage.change_schema(&SchemaChange::AlterTable(definition)).await.expect("an altered table");
+            cluster::change_schema(&SchemaChange::AlterTable(definition)).await.expect("an altered table");
         };
         set(Some(false), 1).await;
         put(&storage, "key", "c", "value", 1).await;
@@ -366,11 +366,11 @@ fn after_a_restart_what_was_cached_is_read_back_before_anybody_asks() {
                 bytes[10] ^= 1;
                 reactor::file::write_all_atomic(&list, &bytes).await.expect("a damaged list");
             }
-            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
             let task = reactor::spawn(Group::STATEMENT, async move {
                 if life == 0 {
                     for change in changes() {
-                        storage.change_schema(&change).await.expect("a schema change");
+                        cluster::change_schema(&change).await.expect("a schema change");
                     }
                     for number in 0..300 {
                         put(&storage, &format!("key{number}"), "c", "value", 1).await;
@@ -414,10 +414,10 @@ fn after_a_crash_what_was_cached_at_the_last_save_is_read_back() {
             async move {
                 let mut config = StorageConfig::new("/n", 8 << 20);
                 config.cache_save_period = PERIOD;
-                let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+                let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
                 if first {
                     for change in changes() {
-                        storage.change_schema(&change).await.expect("a schema change");
+                        cluster::change_schema(&change).await.expect("a schema change");
                     }
                     for number in 0..20 {
                         put(&storage, &format!("key{number}"), "c", "value", 1).await;

@@ -372,13 +372,13 @@ async fn open(memory: usize, statics: bool) -> Storage {
     config.memory_bytes_max = (256 << 10) + memory;
     config.segment_bytes = 64 << 10;
     config.commitlog_bytes_max = 1 << 20;
-    let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
     if storage.schema().keyspace("k").is_none() {
         let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
         let keyspace = SchemaChange::CreateKeyspace { name: "k".to_owned(), options };
-        storage.change_schema(&keyspace).await.expect("a keyspace");
+        cluster::change_schema(&keyspace).await.expect("a keyspace");
         let table = SchemaChange::CreateTable(Box::new(definition(0, statics)));
-        storage.change_schema(&table).await.expect("a table");
+        cluster::change_schema(&table).await.expect("a table");
     }
     storage
 }
@@ -417,7 +417,7 @@ async fn node(shared: Rc<RefCell<Shared>>) {
                 shared.borrow_mut().revision += 1;
                 let altered = definition(shared.borrow().revision, statics);
                 let change = SchemaChange::AlterTable(Box::new(altered));
-                storage.change_schema(&change).await.expect("an altered table");
+                cluster::change_schema(&change).await.expect("an altered table");
             }
             Op::Wait(seconds) => reactor::sleep(Duration::from_secs(seconds)).await,
             Op::Restart(drains) => {

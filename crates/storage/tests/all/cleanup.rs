@@ -15,7 +15,7 @@ async fn narrow(storage: &Storage) {
     let mut definition = storage.schema().table_by_id(ID).expect("the table").definition().clone();
     definition.tablets_log2 = 1;
     definition.revision += 1;
-    storage.change_schema(&SchemaChange::AlterTable(Box::new(definition))).await.expect("a schema change");
+    cluster::change_schema(&SchemaChange::AlterTable(Box::new(definition))).await.expect("a schema change");
 }
 
 fn is_inside(file: &TableFileInfo) -> bool {

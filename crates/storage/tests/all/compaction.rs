@@ -30,7 +30,7 @@ fn with_storage(
         test(storage.clone()).await;
         let before = values(&storage, PartitionRange::all()).await.expect("a read");
         storage.drain().await.expect("a drain");
-        let again = Storage::open(config, 0, 1).await.expect("an open storage");
+        let again = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         let after = values(&again, PartitionRange::all()).await.expect("a read");
         assert!(before == after, "{} partitions before a restart, {} behind it", before.len(), after.len());
     });
@@ -73,14 +73,14 @@ async fn open(
     compaction: BTreeMap<String, String>,
     set: impl FnOnce(&mut TableOptions),
 ) -> Storage {
-    let storage = Storage::open(config.clone(), 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config.clone(), 0, 1).await.expect("an open storage");
     let set = |options: &mut TableOptions| {
         options.compaction = compaction;
         options.compression.clear();
         set(options);
     };
     for change in changes_with(0, set) {
-        storage.change_schema(&change).await.expect("a schema change");
+        cluster::change_schema(&change).await.expect("a schema change");
     }
     storage
 }
@@ -426,7 +426,7 @@ fn a_scrub_saves_what_is_readable_and_says_what_is_not() {
                 bytes[at] ^= 0x55;
             }
             std::fs::write(&path, bytes).expect("a write");
-            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
             let outcome = storage.scrub(ID, mode).await;
             let left: u64 = files(&storage).iter().map(|file| file.partitions).sum();
             match mode {

@@ -23,9 +23,9 @@ fn config(directory: &Path) -> StorageConfig {
 fn killed(directory: &Path, flushed: i64) {
     let config = config(directory);
     run(async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         for number in 0..10 {
             let bytes = write("key", &number.to_string(), &number.to_string(), number);
@@ -39,7 +39,7 @@ fn killed(directory: &Path, flushed: i64) {
 
 fn start(config: StorageConfig) -> Result<Vec<u8>, StorageError> {
     run(async move {
-        let storage = Storage::open(config, 0, 1).await?;
+        let storage = cluster::open_storage(config, 0, 1).await?;
         let found = values(&storage, PartitionRange::all()).await.expect("a read");
         Ok(found.into_iter().flat_map(|(_, value)| value).collect())
     })
@@ -137,7 +137,7 @@ fn a_truncated_table_stays_empty_after_a_kill() {
     killed(directory.path(), 5);
     let of_run = config(directory.path());
     run(async move {
-        let storage = Storage::open(of_run, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(of_run, 0, 1).await.expect("an open storage");
         storage.truncate(ID).await.expect("a truncation");
         let bytes = write("key", "a", "x", 99);
         storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
@@ -223,9 +223,9 @@ fn files_with_the_greatest_numbers_lose_nothing() {
         };
         let config_now = config.clone();
         run(async move {
-            let storage = Storage::open(config_now, 0, 1).await.expect("an open storage");
+            let storage = cluster::open_storage(config_now, 0, 1).await.expect("an open storage");
             for change in changes() {
-                storage.change_schema(&change).await.expect("a schema change");
+                cluster::change_schema(&change).await.expect("a schema change");
             }
             write_and_flush(&storage, 0..2).await;
             storage.drain().await.expect("a drain");
@@ -236,7 +236,7 @@ fn files_with_the_greatest_numbers_lose_nothing() {
         for begin in [2, 5] {
             let config_now = config.clone();
             run(async move {
-                let storage = Storage::open(config_now, 0, 1).await.expect("an open storage");
+                let storage = cluster::open_storage(config_now, 0, 1).await.expect("an open storage");
                 write_and_flush(&storage, begin..begin + 3).await;
                 // It ends: files it writes are not taken again.
                 storage.garbage_collect(ID).await.expect("a collection");
@@ -247,7 +247,7 @@ fn files_with_the_greatest_numbers_lose_nothing() {
         }
         let config_now = config.clone();
         run(async move {
-            let storage = Storage::open(config_now, 0, 1).await.expect("an open storage");
+            let storage = cluster::open_storage(config_now, 0, 1).await.expect("an open storage");
             storage.compact(ID).await.expect("a compaction");
             storage.drain().await.expect("a drain");
         });
@@ -266,7 +266,7 @@ fn a_file_that_was_put_beside_those_of_a_running_node_is_not_written_over() {
     killed(&place, 10);
     let data = place.join("data");
     run(async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         let of_two: Vec<PathBuf> = files(&data, "");
         let before: Vec<_> = of_two.iter().map(|path| std::fs::read(path).unwrap()).collect();
         let put: Vec<PathBuf> = of_two

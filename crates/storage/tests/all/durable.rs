@@ -12,14 +12,14 @@ use crate::table::{ID, changes, write};
 /// A storage in `batch` mode, with a table in a keyspace that is durable or not.
 async fn opened(mut config: StorageConfig, durable: bool) -> Storage {
     config.commitlog_sync = CommitlogSync::Batch;
-    let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
     if storage.schema().table_by_id(ID).is_none() {
         let [mut keyspace, table] = changes();
         if let SchemaChange::CreateKeyspace { options, .. } = &mut keyspace {
             options.durable_writes = durable;
         }
         for change in [keyspace, table] {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
     }
     storage
@@ -30,10 +30,10 @@ async fn put(storage: &Storage, number: i64) -> Result<(), StorageError> {
     storage.apply(&bytes, Deadline::NEVER).await
 }
 
-async fn set_durable(storage: &Storage, durable_writes: bool) {
+async fn set_durable(durable_writes: bool) {
     let options = KeyspaceOptions { replication: Default::default(), durable_writes, tablets: None };
     let change = SchemaChange::AlterKeyspace { name: "k".to_owned(), options };
-    storage.change_schema(&change).await.expect("a schema change");
+    cluster::change_schema(&change).await.expect("a schema change");
 }
 
 #[test]
@@ -49,11 +49,11 @@ fn writes_that_need_not_be_durable_pass_the_log_by_until_their_keyspace_says_oth
         let before = logged(&storage);
         put(&storage, 1).await.expect("a write");
         assert_eq!(logged(&storage), before);
-        set_durable(&storage, true).await;
+        set_durable(true).await;
         put(&storage, 2).await.expect("a write");
         let with_one = logged(&storage);
         assert!(with_one > before);
-        set_durable(&storage, false).await;
+        set_durable(false).await;
         put(&storage, 3).await.expect("a write");
         assert_eq!(logged(&storage), with_one);
         assert_eq!(all(&storage).await.expect("a read"), "0123");

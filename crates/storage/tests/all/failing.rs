@@ -27,17 +27,17 @@ pub(crate) fn config(directory: impl Into<PathBuf>, policy: FailurePolicy) -> St
 }
 
 pub(crate) async fn opened(config: StorageConfig) -> Storage {
-    let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
     if storage.schema().table_by_id(ID).is_none() {
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
     }
     storage
 }
 
 /// Writes rows `from` to `to` of a partition.
-async fn put(storage: &Storage, from: i64, to: i64) {
+pub(crate) async fn put(storage: &Storage, from: i64, to: i64) {
     for number in from..to {
         let bytes = write("key", &number.to_string(), &number.to_string(), number);
         storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
@@ -251,7 +251,7 @@ pub(crate) fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
 /// A configuration that accepts everything that a start of it misses.
 pub(crate) fn accepting(mut config: StorageConfig) -> StorageConfig {
     let tried = config.clone();
-    let refused = run(async move { Storage::open(tried, 0, 1).await.map(drop) });
+    let refused = run(async move { cluster::open_storage(tried, 0, 1).await.map(drop) });
     let Err(StorageError::Missing { token, .. }) = refused else { panic!("nothing is missing: {refused:?}") };
     config.accept_missing.push(token);
     config
@@ -333,7 +333,7 @@ fn a_file_that_cannot_be_opened_ends_the_start_or_is_set_aside_or_makes_reads_fa
         let config = config(directory.path(), policy);
         let named = statistics.clone();
         run(async move {
-            let storage = match (policy, Storage::open(config, 0, 1).await) {
+            let storage = match (policy, cluster::open_storage(config, 0, 1).await) {
                 (Die | StopParanoid | Stop, Err(StorageError::TableFileCorrupt { path, .. })) => {
                     assert_eq!(path, named);
                     return;

@@ -37,9 +37,9 @@ fn config() -> StorageConfig {
 }
 
 async fn open(config: StorageConfig, changes: impl IntoIterator<Item = SchemaChange>) -> Storage {
-    let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
     for change in changes {
-        storage.change_schema(&change).await.expect("a schema change");
+        cluster::change_schema(&change).await.expect("a schema change");
     }
     storage
 }
@@ -204,11 +204,12 @@ fn a_flush_has_two_buffers_of_each_of_its_two_files_in_memory_and_a_compaction_t
 /// alone.
 async fn syncs_of_a_drain(directory: &str, tables: u8) -> (u64, u64, u64) {
     let config = config();
-    let mut of_its_own = StorageConfig::new(directory, 8 << 20);
+    // Room for a segment of memory for each table, so that nothing is flushed before the drain.
+    let mut of_its_own = StorageConfig::new(directory, 32 << 20);
     (of_its_own.segment_bytes, of_its_own.auto_compaction) = (config.segment_bytes, false);
     let storage = open(of_its_own, changes()).await;
     for number in 100..100 + tables {
-        storage.change_schema(&another_table(number)).await.expect("a table");
+        cluster::change_schema(&another_table(number)).await.expect("a table");
         let bytes = write_to(another_id(number), "key", "c", "v", 1);
         storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
     }

@@ -22,10 +22,10 @@ fn config() -> StorageConfig {
 }
 
 async fn opened(shard: usize, shards: usize) -> Storage {
-    let storage = Storage::open(config(), shard, shards).await.expect("an open storage");
+    let storage = cluster::open_storage(config(), shard, shards).await.expect("an open storage");
     if shard == 0 && storage.schema().table_by_id(ID).is_none() {
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
     }
     storage
@@ -99,9 +99,9 @@ fn what_is_acknowledged_can_be_flushed_however_full_the_disk_is() {
             let mut config = config();
             config.memtable_bytes_max = 16 << 20;
             config.disk_marks = vec![DiskMark { path: config.data_dir.clone(), free_bytes_min: 0 }];
-            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
             for change in changes() {
-                storage.change_schema(&change).await.expect("a schema change");
+                cluster::change_schema(&change).await.expect("a schema change");
             }
             let mut written = 0;
             for key in 0..600 {
@@ -141,14 +141,14 @@ fn a_drain_on_a_disk_without_any_space_ends_in_seconds() {
         async move {
             let mut config = config();
             config.disk_marks.clear();
-            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
             // Many tablets, each with something to flush.
             let [keyspace, table] = changes();
-            storage.change_schema(&keyspace).await.expect("a schema change");
+            cluster::change_schema(&keyspace).await.expect("a schema change");
             let model::schema::SchemaChange::CreateTable(mut definition) = table else { unreachable!() };
             definition.tablets_log2 = 6;
             let table = model::schema::SchemaChange::CreateTable(definition);
-            storage.change_schema(&table).await.expect("a schema change");
+            cluster::change_schema(&table).await.expect("a schema change");
             for key in 0..500 {
                 let bytes = write(&format!("key{key}"), "c", "v", 1);
                 storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
@@ -227,11 +227,11 @@ fn a_killed_node_starts_on_a_disk_without_any_space() {
             async move {
                 let mut config = config();
                 config.disk_marks.clear();
-                let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+                let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
                 lives.set(lives.get() + 1);
                 if lives.get() == 1 {
                     for change in changes() {
-                        storage.change_schema(&change).await.expect("a schema change");
+                        cluster::change_schema(&change).await.expect("a schema change");
                     }
                     for key in 0..keys {
                         let bytes = write(&format!("key{key}"), "c", &long_text()[..40_000], 1);

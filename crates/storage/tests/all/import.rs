@@ -39,13 +39,14 @@ where
     let running = reactor::start(config_of, move |info: ShardInfo| {
         let (path, work) = (path.clone(), work.clone());
         async move {
-            let storage = Storage::open(config(&path), info.id, info.count).await.expect("an open storage");
+            let storage =
+                cluster::open_storage(config(&path), info.id, info.count).await.expect("an open storage");
             if info.id > 0 {
                 return;
             }
             if storage.schema().table_by_id(ID).is_none() {
                 for change in with_tablets(log2) {
-                    storage.change_schema(&change).await.expect("a schema change");
+                    cluster::change_schema(&change).await.expect("a schema change");
                 }
             }
             let folder = std::fs::read_dir(path.join("data/k")).ok().and_then(|mut tables| tables.next());
@@ -325,14 +326,14 @@ fn a_source_of_symbolic_links_is_taken_in_as_what_they_lead_to() {
 fn made_for_another_table(directory: &Path) -> PathBuf {
     let config = config(directory);
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         let [keyspace, table] = with_tablets(1);
         let SchemaChange::CreateTable(mut definition) = table else {
             panic!("the second change makes the table")
         };
         definition.id = TableId([8; 16]);
         for change in [keyspace, SchemaChange::CreateTable(definition)] {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         for key in 0..KEYS {
             let mut bytes = write(&format!("key{key}"), "c", &format!("value{key}"), 5);
@@ -358,7 +359,7 @@ fn files_of_another_table_are_refused_in_a_tables_folder_and_taken_in_by_import(
     for policy in [FailurePolicy::Stop, FailurePolicy::Ignore] {
         let config = StorageConfig { disk_failure_policy: policy, ..config(directory.path()) };
         let error: StorageError = reactor::run_one(reactor::Config::default(), async move {
-            let storage = Storage::open(config, 0, 1).await?;
+            let storage = cluster::open_storage(config, 0, 1).await?;
             values(&storage, PartitionRange::all()).await.map(|_| panic!("another table's rows are read"))
         })
         .expect_err("files of another table");
@@ -374,7 +375,7 @@ fn files_of_another_table_are_refused_in_a_tables_folder_and_taken_in_by_import(
     // The table's own files are missing now.
     let accepting = accepting(config(directory.path()));
     reactor::run_one(reactor::Config::default(), async move {
-        drop(Storage::open(accepting, 0, 1).await.expect("a start without them"));
+        drop(cluster::open_storage(accepting, 0, 1).await.expect("a start without them"));
     });
     let kept = ImportSource { directory: Some(from.clone()), keep: true };
     node(directory.path(), 1, 1, async move |storage, _| {

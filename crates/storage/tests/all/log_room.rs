@@ -10,7 +10,7 @@ use crate::failing::{all, config, opened};
 use crate::table::{changes, write};
 use reactor::Deadline;
 use reactor::sim::World;
-use storage::{CommitlogSync, FailurePolicy, Storage, StorageConfig};
+use storage::{CommitlogSync, FailurePolicy, StorageConfig};
 
 const SEGMENT_BYTES: usize = 1 << 20;
 const HEADER_BYTES: u64 = 4096;
@@ -31,9 +31,9 @@ fn a_segment_takes_its_room_with_its_first_entry_and_the_next_when_a_part_of_it_
     let mut config = StorageConfig::new(&path, 64 << 20);
     config.segment_bytes = SEGMENT_BYTES;
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         assert_eq!(lengths(&path), [HEADER_BYTES]);
         assert_eq!(storage.stats().commitlog.disk_bytes, HEADER_BYTES);

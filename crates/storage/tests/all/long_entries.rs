@@ -34,10 +34,10 @@ fn text(bytes: usize) -> String {
 }
 
 async fn opened(config: StorageConfig) -> Result<Storage, StorageError> {
-    let storage = Storage::open(config, 0, 1).await?;
+    let storage = cluster::open_storage(config, 0, 1).await?;
     if storage.schema().table_by_id(ID).is_none() {
         for change in changes() {
-            storage.change_schema(&change).await?;
+            cluster::change_schema(&change).await.expect("a schema change");
         }
     }
     Ok(storage)
@@ -93,10 +93,10 @@ fn end_of(segments: &[(PathBuf, Vec<u8>)], wanted: &[u8]) -> (usize, usize) {
 /// A copy of the node's files, with `segments` as its log.
 fn copy_with(directory: &Path, segments: &[(PathBuf, Vec<u8>)]) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    for folder in ["schema", "manifest", "commitlog/shard-0"] {
+    for folder in ["schema", "schema/group0", "manifest", "commitlog/shard-0"] {
         std::fs::create_dir_all(copy.path().join(folder)).unwrap();
         for entry in std::fs::read_dir(directory.join(folder)).unwrap().map(Result::unwrap) {
-            if entry.metadata().unwrap().len() != SEGMENT_BYTES as u64 {
+            if entry.path().is_file() && entry.metadata().unwrap().len() != SEGMENT_BYTES as u64 {
                 std::fs::copy(entry.path(), copy.path().join(folder).join(entry.file_name())).unwrap();
             }
         }

@@ -29,9 +29,9 @@ fn a_write_made_of_a_table_is_looked_at_where_the_table_is_another_now() {
     let directory = tempfile::tempdir().unwrap();
     let config = StorageConfig::new(directory.path(), 8 << 20);
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         let now = storage.schema().table_by_id(ID).cloned().expect("the table");
         let altered = Table::clone(&now);
@@ -52,10 +52,10 @@ fn a_write_made_of_a_table_is_looked_at_where_the_table_is_another_now() {
 
 /// Begins writes of twenty keys on one of two shards; only those whose partition this shard owns begin.
 async fn only_own_begin(config: StorageConfig, shard: usize) {
-    let storage = Storage::open(config, shard, 2).await.expect("an open storage");
+    let _storage = cluster::open_storage(config, shard, 2).await.expect("an open storage");
     if shard == 0 {
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         mesh::call(1, Group::ADMIN, begin_twenty).await.expect("the other shard");
         begin_twenty().await;

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use storage::{FailurePolicy, ImportSource, ScrubMode, Storage, StorageError};
+use storage::{FailurePolicy, ImportSource, ScrubMode, StorageError};
 
 use crate::failing::{POLICIES, accepting, all, config, names, run, stopped, table_folder};
 use crate::table::ID;
@@ -35,7 +35,7 @@ fn a_file_of_other_tablets_ends_the_start_or_is_set_aside_or_makes_reads_fail_an
                 }
                 other => panic!("{policy:?}: {other}"),
             };
-            let storage = match (policy, Storage::open(config, 0, 1).await) {
+            let storage = match (policy, cluster::open_storage(config, 0, 1).await) {
                 (Die | StopParanoid | Stop, Err(error)) => return names_the_file(error),
                 (BestEffort | Ignore, Ok(storage)) => storage,
                 (_, other) => panic!("{policy:?}: {:?}", other.map(|_| "a start")),

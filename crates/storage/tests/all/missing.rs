@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use storage::{FailurePolicy, Identity, Storage, StorageConfig, StorageError};
+use model::schema::SchemaChange;
+use storage::{FailurePolicy, Identity, StorageConfig, StorageError};
 
-use crate::failing::{all, config, names, opened, run, stopped, table_folder};
-use crate::table::{ID, write};
+use crate::failing::{all, config, names, opened, put, run, stopped, table_folder};
+use crate::table::{ID, changes, write};
 
 const ROWS: &str = "0123456789";
 
@@ -18,7 +19,7 @@ fn die(directory: &Path) -> StorageConfig {
 /// Starts once; returns all rows, or the error.
 fn start(config: StorageConfig) -> Result<String, StorageError> {
     run(async move {
-        let storage = Storage::open(config, 0, 1).await?;
+        let storage = cluster::open_storage(config, 0, 1).await?;
         all(&storage).await
     })
 }
@@ -161,27 +162,55 @@ fn a_loss_that_is_accepted_is_told_once() {
     assert_eq!(start(die(directory.path())).unwrap(), "56789", "without the word");
 }
 
+/// A stopped node with a table and ten rows, five of them in a table file, whose `schema` folder is a backup
+/// from before the table was made; beside it that folder as it should be.
+fn with_an_older_schema() -> (tempfile::TempDir, tempfile::TempDir) {
+    let (directory, backup) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [keyspace, table] = changes();
+    let of_run = die(directory.path());
+    run(async move {
+        let _storage = cluster::open_storage(of_run, 0, 1).await.expect("an open storage");
+        cluster::change_schema(&keyspace).await.expect("a keyspace");
+    });
+    copy_all(&directory.path().join("schema"), backup.path());
+    let of_run = die(directory.path());
+    run(async move {
+        let storage = cluster::open_storage(of_run, 0, 1).await.expect("an open storage");
+        cluster::change_schema(&table).await.expect("a table");
+        put(&storage, 0, 5).await;
+        storage.flush(ID).await.expect("a flush");
+        put(&storage, 5, 10).await;
+    });
+    let kept = tempfile::tempdir().unwrap();
+    copy_all(&directory.path().join("schema"), kept.path());
+    replace_all(backup.path(), &directory.path().join("schema"));
+    (directory, kept)
+}
+
+fn replace_all(from: &Path, to: &Path) {
+    std::fs::remove_dir_all(to).unwrap();
+    copy_all(from, to);
+}
+
 #[test]
-fn a_schema_log_that_lost_an_acknowledged_change_stops_the_start() {
-    let (directory, _) = stopped("-Data.db");
-    let path = directory.path().join("schema/schema.log");
-    let bytes = std::fs::read(&path).unwrap();
-    std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
-    refused(directory.path(), &path);
-    std::fs::write(&path, &bytes).unwrap();
+fn a_schema_that_lost_an_acknowledged_change_stops_the_start() {
+    let (directory, kept) = with_an_older_schema();
+    let schema = directory.path().join("schema");
+    let error = start(die(directory.path())).expect_err("a schema without the table").to_string();
+    assert!(error.contains("the schema changes from 4 to 5"), "{error}");
+    refused(directory.path(), &schema.join("group0"));
+    replace_all(kept.path(), &schema);
     assert_eq!(start(die(directory.path())).unwrap(), ROWS);
 }
 
 #[test]
 fn entries_of_a_table_that_was_never_dropped_stop_the_start() {
-    let (directory, _) = stopped("-Data.db");
-    // Both record only the keyspace and no table file, as a backup of an earlier day would.
+    let (directory, _kept) = with_an_older_schema();
+    // A manifest of that earlier day has no table file either.
     std::fs::remove_dir_all(directory.path().join("manifest")).unwrap();
-    let path = directory.path().join("schema/schema.log");
-    let bytes = std::fs::read(&path).unwrap();
-    let first = 24 + u32::from_le_bytes(bytes[16..20].try_into().unwrap()) as usize;
-    std::fs::write(&path, [b"cetoddl\n", &bytes[8..first]].concat()).unwrap();
-    let error = start(die(directory.path())).expect_err("writes of an unknown table");
+    let mut accepting = die(directory.path());
+    accepting.accept_missing.push(refused(directory.path(), &directory.path().join("manifest")));
+    let error = start(accepting).expect_err("writes of an unknown table");
     assert!(error.to_string().contains("write(s) in the commit log and was never dropped"), "{error}");
 }
 
@@ -193,22 +222,56 @@ fn writes_of_a_dropped_table_are_no_loss() {
         let storage = opened(of_run).await;
         storage.apply(&write("key", "1", "1", 1), reactor::Deadline::NEVER).await.expect("a write");
         let (keyspace, name) = ("k".to_owned(), "t".to_owned());
-        let dropped = model::schema::SchemaChange::DropTable { keyspace, name, id: ID };
-        storage.change_schema(&dropped).await.expect("a drop");
+        let dropped = SchemaChange::DropTable { keyspace, name, id: ID };
+        cluster::change_schema(&dropped).await.expect("a drop");
     });
-    run(async move { drop(Storage::open(die(directory.path()), 0, 1).await.expect("a start")) });
+    run(async move { drop(cluster::open_storage(die(directory.path()), 0, 1).await.expect("a start")) });
+}
+
+/// Puts the schema log of an earlier version in the place of group 0.
+fn turn_back(directory: &Path, magic: &[u8; 8]) {
+    std::fs::remove_dir_all(directory.join("schema/group0")).unwrap();
+    let log = storage::records::encode(magic, changes().iter().map(SchemaChange::encode));
+    std::fs::write(directory.join("schema/schema.log"), log).unwrap();
 }
 
 #[test]
 fn a_directory_of_a_version_without_a_manifest_is_taken_and_listed() {
     let (directory, data) = stopped("-Data.db");
     std::fs::remove_dir_all(directory.path().join("manifest")).unwrap();
-    let path = directory.path().join("schema/schema.log");
-    let bytes = std::fs::read(&path).unwrap();
-    std::fs::write(&path, [b"cetoddl\n", &bytes[8..]].concat()).unwrap();
+    turn_back(directory.path(), b"cetoddl\n");
     assert_eq!(start(die(directory.path())).unwrap(), ROWS);
     remove_set(data.parent().unwrap());
     refused(directory.path(), data.parent().unwrap());
+}
+
+#[test]
+fn a_schema_log_of_an_earlier_version_is_taken_over_once_and_missed_if_it_is_gone_or_cut() {
+    let (directory, _) = stopped("-Data.db");
+    turn_back(directory.path(), b"cetodd2\n");
+    let (log, group0) = (directory.path().join("schema/schema.log"), directory.path().join("schema/group0"));
+    let whole = std::fs::read(&log).unwrap();
+    // The manifest has the numbers that group 0 gave; a log of two changes is shorter.
+    refused(directory.path(), &log);
+    std::fs::remove_file(&log).unwrap();
+    refused(directory.path(), &group0);
+    assert!(!group0.exists(), "nothing was made in its place");
+    std::fs::write(&log, &whole).unwrap();
+    let token = refused(directory.path(), &log);
+    let mut accepting = die(directory.path());
+    accepting.accept_missing.push(token);
+    assert_eq!(start(accepting).unwrap(), ROWS);
+    let aside = directory.path().join("schema/schema.log.migrated");
+    assert!(aside.exists() && !log.exists() && group0.exists());
+    assert_eq!(start(die(directory.path())).unwrap(), ROWS);
+    // A start that ended before the log was put aside goes on; a log that was changed since is not ignored.
+    std::fs::rename(&aside, &log).unwrap();
+    assert_eq!(start(die(directory.path())).unwrap(), ROWS);
+    assert!(aside.exists() && !log.exists());
+    let [keyspace, _] = changes();
+    std::fs::write(&log, storage::records::encode(b"cetodd2\n", [keyspace.encode()])).unwrap();
+    let error = start(die(directory.path())).expect_err("two schemas");
+    assert!(matches!(error, StorageError::TwoSchemas { .. }), "{error}");
 }
 
 #[test]

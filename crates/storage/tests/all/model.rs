@@ -332,16 +332,16 @@ async fn node(info: ShardInfo, shared: SharedRef) {
     config.segment_bytes = 64 << 10;
     config.commitlog_bytes_max = 1 << 20;
     shared.borrow_mut().at = format!("the start of {shards} shards");
-    let storage = Storage::open(config, info.id, shards).await.expect("an open storage");
+    let storage = cluster::open_storage(config, info.id, shards).await.expect("an open storage");
     if info.id != 0 {
         return;
     }
     if storage.schema().keyspace("k").is_none() {
         let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
         let keyspace = SchemaChange::CreateKeyspace { name: "k".to_owned(), options };
-        storage.change_schema(&keyspace).await.expect("a keyspace");
+        cluster::change_schema(&keyspace).await.expect("a keyspace");
         let table = SchemaChange::CreateTable(Box::new(definition(0, None)));
-        storage.change_schema(&table).await.expect("a table");
+        cluster::change_schema(&table).await.expect("a table");
     }
     check(&shared, shards).await;
     loop {
@@ -390,7 +390,7 @@ async fn node(info: ShardInfo, shared: SharedRef) {
                     (shared.columns, shared.timestamp)
                 };
                 let change = SchemaChange::AlterTable(Box::new(definition(columns, Some(timestamp))));
-                storage.change_schema(&change).await.expect("an altered table");
+                cluster::change_schema(&change).await.expect("an altered table");
             }
             Op::Restart { shards: next, drains } => {
                 if drains {

@@ -24,7 +24,7 @@ where
             let mut config = StorageConfig::new(&path, 8 << 20);
             config.segment_bytes = 1 << 20;
             config.auto_compaction = false;
-            let storage = Storage::open(config, info.id, info.count).await.expect("an open storage");
+            let storage = cluster::open_storage(config, info.id, info.count).await.expect("an open storage");
             if info.id == 0 {
                 work(storage).await;
             }
@@ -57,7 +57,7 @@ fn what_moved_to_another_shard_and_was_deleted_there_does_not_come_back_from_the
     let path = directory.path();
     life(path, 1, async |storage| {
         for change in changes_with(1, |options| options.gc_grace_seconds = 0) {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         for key in 0..KEYS {
             let bytes = write(&format!("key{key}"), "c", "v", 1);

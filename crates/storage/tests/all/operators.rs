@@ -82,7 +82,7 @@ fn samplings_count_reads_and_writes_of_their_tables_while_they_last() {
         &OPTIONS,
         |_| (),
         async |storage, _| {
-            storage.change_schema(&another_table(1)).await.expect("a schema change");
+            cluster::change_schema(&another_table(1)).await.expect("a schema change");
             let write_once =
                 async |bytes: Vec<u8>| storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
             write_once(write("before", "c", "v", 1)).await;

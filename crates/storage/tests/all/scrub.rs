@@ -27,13 +27,13 @@ fn written() -> (tempfile::TempDir, PathBuf) {
     let config = config(directory.path());
     let folder = config.data_dir.join("k/t-07070707070707070707070707070707");
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         let [keyspace, table] = changes();
         let model::schema::SchemaChange::CreateTable(mut definition) = table else { unreachable!() };
         definition.tablets_log2 = 0;
         definition.options.compression.clear();
         for change in [keyspace, model::schema::SchemaChange::CreateTable(definition)] {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
         for key in 0..PARTITIONS {
             let bytes = write(&format!("key{key}"), "c", &"value".repeat(20), 1);
@@ -88,7 +88,7 @@ fn check(
         damage(&folder);
     }
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         assert!(at_start || damaged(&storage, VerifyDepth::Rows).await.is_empty());
         if !at_start {
             damage(&folder);
@@ -195,7 +195,7 @@ fn a_compaction_of_all_tells_which_damaged_files_it_left_as_they_are() {
             if at_start {
                 harm(&component(&folder, "-Statistics.db"));
             }
-            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
             if !at_start {
                 harm(&data);
                 storage.evict_cache();
@@ -247,7 +247,7 @@ fn check_disorder(mode: ScrubMode, expected: Expected) {
     let config = config(directory.path());
     disorder(&folder);
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         match (storage.scrub(ID, mode).await, expected.outcome) {
             (Ok(report), Ok(expected)) => assert_eq!(report, expected, "{mode:?}"),
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{mode:?}: {error}"),

@@ -9,7 +9,7 @@ use model::partition_key::DecoratedKey;
 use model::row::{CellKind, CellView};
 use model::{ColumnId, DeletionTime, RowBuilder};
 use reactor::Deadline;
-use storage::{PartitionRange, Storage, StorageConfig};
+use storage::{PartitionRange, StorageConfig};
 
 /// The write to one row.
 #[derive(Clone, Copy)]
@@ -87,9 +87,9 @@ fn read_as(
     let files: Vec<_> = files.iter().map(|file| owned(file)).collect();
     let (memory, clustering) = (owned(memory), clustering.to_owned());
     reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config, 0, 1).await.unwrap();
+        let storage = cluster::open_storage(config, 0, 1).await.unwrap();
         for change in changes() {
-            storage.change_schema(&change).await.unwrap();
+            cluster::change_schema(&change).await.unwrap();
         }
         for (writes, flushed) in files.iter().map(|file| (file, true)).chain([(&memory, false)]) {
             for (clustering, write, at) in writes {

@@ -36,10 +36,10 @@ fn of_tag(tag: &str) -> SnapshotsOf {
 }
 
 async fn opened(config: StorageConfig) -> Storage {
-    let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
     if storage.schema().table_by_id(ID).is_none() {
         for change in changes() {
-            storage.change_schema(&change).await.expect("a schema change");
+            cluster::change_schema(&change).await.expect("a schema change");
         }
     }
     storage
@@ -206,7 +206,7 @@ fn truncated_and_dropped_tables_leave_snapshots_that_outlive_a_restart() {
         fill(&storage, 1).await;
         storage.truncate(ID).await.expect("a truncation");
         fill(&storage, 2).await;
-        storage.change_schema(&drop_table).await.expect("a drop");
+        cluster::change_schema(&drop_table).await.expect("a drop");
         let listed = storage.snapshots(&SnapshotsOf::default()).await.expect("a list");
         let tags: Vec<&str> = listed.iter().map(|info| info.tag.as_str()).collect();
         assert_eq!(tags.len(), 2, "{tags:?}");
@@ -216,14 +216,14 @@ fn truncated_and_dropped_tables_leave_snapshots_that_outlive_a_restart() {
     });
     let path = directory.path().to_owned();
     run(async move {
-        let storage = Storage::open(automatic(&path), 0, 1).await.expect("an open storage");
+        let storage = cluster::open_storage(automatic(&path), 0, 1).await.expect("an open storage");
         assert_eq!(storage.snapshots(&SnapshotsOf::default()).await.expect("a list").len(), 2);
         assert_eq!(names(&table_folder(&path)), ["snapshots"], "nothing else of it is left");
         assert_eq!(storage.clear_snapshots(&SnapshotsOf::default()).await.expect("all cleared"), 2);
     });
     let path = directory.path().to_owned();
     run(async move {
-        drop(Storage::open(automatic(&path), 0, 1).await.expect("an open storage"));
+        drop(cluster::open_storage(automatic(&path), 0, 1).await.expect("an open storage"));
         assert_eq!(names(&path.join("data/k")), [] as [&str; 0], "the folder went with its last snapshot");
     });
 }
@@ -315,9 +315,10 @@ type Counted = Pin<Box<dyn Future<Output = usize>>>;
 
 /// Truncates once from shard 1; every shard's rows are gone, and one snapshot has them all.
 async fn truncate_from_shard_1(path: PathBuf) {
-    let storage = Storage::open(StorageConfig { auto_snapshot: true, ..config(&path) }, 0, 2).await.unwrap();
+    let storage =
+        cluster::open_storage(StorageConfig { auto_snapshot: true, ..config(&path) }, 0, 2).await.unwrap();
     for change in changes() {
-        storage.change_schema(&change).await.unwrap();
+        cluster::change_schema(&change).await.unwrap();
     }
     let on = |shard, work: fn(Rc<Storage>) -> Counted| {
         mesh::call(shard, Group::ADMIN, async move || work(reactor::local().expect("an open storage")).await)
@@ -369,7 +370,7 @@ fn a_truncation_from_any_shard_leaves_one_snapshot_of_all() {
                 truncate_from_shard_1(path).await;
             } else {
                 let config = StorageConfig { auto_snapshot: true, ..self::config(&path) };
-                Storage::open(config, shard.id, shard.count).await.unwrap();
+                cluster::open_storage(config, shard.id, shard.count).await.unwrap();
             }
         }
     });

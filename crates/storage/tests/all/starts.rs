@@ -8,7 +8,7 @@ use crate::table::{ID, changes, values, write};
 use model::partition_key::DecoratedKey;
 use reactor::Deadline;
 use reactor::sim::{DiskFaults, World};
-use storage::{CommitlogSync, PartitionRange, Storage, StorageConfig};
+use storage::{CommitlogSync, PartitionRange, StorageConfig};
 
 /// Longer than any fixed wait in the code under test.
 const LONG: Duration = Duration::from_secs(120);
@@ -27,7 +27,8 @@ fn shards_wait_for_one_whose_log_takes_long_and_say_so() {
             let mut config = StorageConfig::new("/n", 64 << 20);
             config.segment_bytes = 1 << 20;
             config.commitlog_sync = CommitlogSync::Batch;
-            let storage = Storage::open(config, shard.id, shard.count).await.expect("an open storage");
+            let storage =
+                cluster::open_storage(config, shard.id, shard.count).await.expect("an open storage");
             if shard.id != 0 {
                 return;
             }
@@ -38,7 +39,7 @@ fn shards_wait_for_one_whose_log_takes_long_and_say_so() {
             let key = key.expect("a key");
             if first {
                 for change in changes() {
-                    storage.change_schema(&change).await.expect("a schema change");
+                    cluster::change_schema(&change).await.expect("a schema change");
                 }
                 for number in 0..WRITES.1 {
                     let bytes = write(&key, &format!("{number:03}"), &"x".repeat(WRITES.0), 1);
@@ -90,12 +91,13 @@ fn writes_from_the_future_are_told_at_the_start_with_their_table() {
         let node = world.add_node(1, move |_| {
             let (life, told) = (Rc::clone(&of_life), Rc::clone(&of_told));
             async move {
-                let storage =
-                    Storage::open(StorageConfig::new("/n", 8 << 20), 0, 1).await.expect("an open storage");
+                let storage = cluster::open_storage(StorageConfig::new("/n", 8 << 20), 0, 1)
+                    .await
+                    .expect("an open storage");
                 life.set(life.get() + 1);
                 if life.get() == 1 {
                     for change in changes() {
-                        storage.change_schema(&change).await.expect("a schema change");
+                        cluster::change_schema(&change).await.expect("a schema change");
                     }
                     let stamp = reactor::wall_clock_us() + days * DAY_US;
                     let bytes = write("key", "c", "v", stamp);
@@ -145,13 +147,13 @@ fn a_segment_whose_listing_is_in_doubt_is_not_missed_at_the_next_start() {
             async move {
                 let mut config = StorageConfig::new("/n", 8 << 20);
                 config.segment_bytes = 64 << 10;
-                let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+                let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
                 if lives.get() > 0 {
                     lives.set(3);
                     return;
                 }
                 for change in changes() {
-                    storage.change_schema(&change).await.expect("a schema change");
+                    cluster::change_schema(&change).await.expect("a schema change");
                 }
                 lives.set(1);
                 for number in 0..16 {

@@ -76,7 +76,7 @@ fn start<R: 'static>(
     let result = Rc::new(std::cell::RefCell::new(None));
     let (shared, config) = (Rc::clone(&result), config.clone());
     reactor::run_one(reactor::Config::default(), async move {
-        let opened = match Storage::open(config, 0, 1).await {
+        let opened = match cluster::open_storage(config, 0, 1).await {
             Ok(storage) => {
                 let answer = test(storage.clone()).await;
                 storage.drain().await.expect("a drain");
@@ -307,7 +307,7 @@ fn what_cannot_be_taken_over_is_refused_and_nothing_changes() {
             assert!(error.contains(part), "{error}");
         }
         assert_eq!(files(&config.data_dir), before);
-        assert!(!config.schema_dir.join("schema.log").exists());
+        assert!(!config.schema_dir.join("schema.log").exists() && !config.group0_dir().exists());
     };
     let visits =
         |config: &StorageConfig| config.data_dir.join("shop/visits-348e5bc0e5a711f1a326e90aec4af046");

@@ -35,9 +35,9 @@ async fn open() -> Storage {
 
 async fn open_with(mut config: StorageConfig) -> Storage {
     config.auto_compaction = false;
-    let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+    let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
     for change in changes() {
-        storage.change_schema(&change).await.expect("a schema change");
+        cluster::change_schema(&change).await.expect("a schema change");
     }
     storage
 }

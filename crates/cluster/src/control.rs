@@ -1,0 +1,265 @@
+//! The control plane of a node, on shard 0: opens group 0 below the storage, and lets what was agreed upon
+//! take effect on every shard.
+//!
+//! The path of a change of the schema: [`Turn::change`] on shard 0 → `Storage::prepare_changes` → group 0
+//! (durable, applied to the state) → `Storage::apply_agreed` on every shard, in the order of the log →
+//! answer. Effects follow the state: a shard that could not apply a change gets it from the state at the next
+//! start, as a node that crashed between the two does. Invariant: no other change comes between planning and
+//! applying, which the one permit for changes ensures.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use model::schema::{ChangeError, Schema, SchemaChange};
+use reactor::{Event, Group, Permit, Semaphore, mesh};
+use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError};
+
+use crate::NodeNumber;
+use crate::consensus::LogLimits;
+use crate::group0::{Change, ClusterState, Command, Group0, Group0Error, GroupFailure, Refusal, RequestId};
+
+/// The number of a cluster's first node.
+const FIRST_NODE: NodeNumber = 1;
+
+/// A change was not made, or did not take effect everywhere.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ClusterError {
+    /// The change does not follow on the schema.
+    #[error(transparent)]
+    Misfit(#[from] ChangeError),
+    /// The storage could not prepare for the change, which was not made.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Group 0 did not take it.
+    #[error(transparent)]
+    Group0(#[from] Group0Error),
+    /// Group 0 refused it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The change is durable, and a shard could not apply it: it will at the next start.
+    #[error("the change is durable and takes effect everywhere only at the next start: {0}")]
+    Effect(StorageError),
+    /// Too many changes wait for their turn.
+    #[error("too many schema changes are waiting for their turn")]
+    TooManyWaiting,
+    /// The control plane of this node has not started, or has ended.
+    #[error("this node's control plane is not open")]
+    NotOpen,
+    /// Shard 0, asked by another shard, failed.
+    #[error("shard 0: {reason}")]
+    Shard {
+        /// Its error.
+        reason: String,
+    },
+}
+
+/// A command on its way to the shards.
+struct Effect {
+    index: u64,
+    changes: Vec<SchemaChange>,
+}
+
+/// The control plane, on shard 0.
+pub struct ControlPlane {
+    group: Group0,
+    /// Set once the storage is open.
+    storage: OnceCell<Storage>,
+    effects: RefCell<VecDeque<Effect>>,
+    /// Whether a task carries effects to the shards.
+    working: Cell<bool>,
+    /// Index of the last command whose effects were carried to every shard.
+    effective: Cell<u64>,
+    /// The last command that a shard could not apply.
+    failure: RefCell<Option<(u64, StorageError)>>,
+    progress: Event,
+    turn: Rc<Semaphore>,
+    sequence: Cell<u64>,
+}
+
+/// Opens a shard's storage with the schema on which the node has agreed. Call it on each shard at about the
+/// same time; shard 0 opens group 0 first. The first start of this version takes over the schema of an
+/// earlier version's log, or of an Apache Cassandra node's data directory.
+///
+/// # Errors
+/// [`StorageError::ControlPlane`] for damage of group 0's files; those of the storage.
+pub async fn open_storage(
+    config: StorageConfig,
+    shard: usize,
+    shards: usize,
+) -> Result<Storage, StorageError> {
+    if shard != 0 {
+        return Storage::open_other(config, shard, shards).await;
+    }
+    let opened = Rc::new(OnceCell::new());
+    let agreed = {
+        let (config, opened) = (config.clone(), Rc::clone(&opened));
+        async move {
+            let earlier = EarlierSchema::read(&config, shards).await?;
+            let (control, agreed) = open_group(&config, earlier.as_ref()).await?;
+            drop(opened.set((control, earlier)));
+            Ok(agreed)
+        }
+    };
+    let storage = Storage::open_first(config.clone(), shards, agreed).await?;
+    let (control, earlier) = Rc::into_inner(opened)
+        .and_then(OnceCell::into_inner)
+        .expect("a storage that is open has asked for its schema");
+    if earlier.is_some() {
+        EarlierSchema::retire(&config).await?;
+    }
+    drop(control.storage.set(storage.clone()));
+    let control = Rc::new(control);
+    control.follow();
+    reactor::set_local(control);
+    Ok(storage)
+}
+
+/// Opens group 0, or founds it with the schema of earlier.
+async fn open_group(
+    config: &StorageConfig,
+    earlier: Option<&EarlierSchema>,
+) -> Result<(ControlPlane, AgreedSchema), StorageError> {
+    let failed = |failure: GroupFailure| StorageError::ControlPlane(Rc::new(failure));
+    let folder = config.group0_dir();
+    let exists = reactor::file::exists(&folder).await.map_err(StorageError::of("look for", &folder))?;
+    if !exists {
+        let history = earlier.map(|earlier| earlier.changes.as_slice()).unwrap_or_default();
+        let state = ClusterState::of_history(history)?;
+        let index = earlier.map_or(0, |earlier| earlier.index);
+        Group0::create(&folder, FIRST_NODE, index, state).await.map_err(failed)?;
+    }
+    let group = Group0::open(&folder, FIRST_NODE, LogLimits::default()).await.map_err(failed)?;
+    let state = group.state();
+    if let Some(earlier) = earlier {
+        earlier.check(config, state.schema())?;
+    }
+    let agreed = AgreedSchema {
+        changes: state.history(),
+        index: state.last_command(),
+        expects_manifest: earlier.map_or(exists, |earlier| earlier.expects_manifest),
+    };
+    let control = ControlPlane {
+        effective: Cell::new(group.applied()),
+        group,
+        storage: OnceCell::new(),
+        effects: RefCell::default(),
+        working: Cell::new(false),
+        failure: RefCell::new(None),
+        progress: Event::new(),
+        turn: Rc::new(Semaphore::new(1)),
+        sequence: Cell::new(0),
+    };
+    Ok((control, agreed))
+}
+
+/// Makes a change of the schema, whatever it was planned with. May be called on any shard.
+///
+/// # Errors
+/// [`ClusterError`]; only after `Effect` and `Group0Error::Stopped` the change is or may be made.
+pub async fn change_schema(change: &SchemaChange) -> Result<(), ClusterError> {
+    if reactor::shard_id() == 0 {
+        return ControlPlane::turn().await?.change(std::slice::from_ref(change)).await;
+    }
+    let change = change.clone();
+    let called = mesh::call(0, Group::ADMIN, move || async move {
+        let turn = ControlPlane::turn().await.map_err(|error| error.to_string())?;
+        turn.change(&[change]).await.map_err(|error| error.to_string())
+    });
+    let failed = |reason: String| ClusterError::Shard { reason };
+    called.await.map_err(|error| failed(error.to_string()))?.map_err(failed)
+}
+
+impl ControlPlane {
+    /// Waits for the right to change what is agreed upon. On shard 0.
+    ///
+    /// # Errors
+    /// [`ClusterError::NotOpen`], [`ClusterError::TooManyWaiting`].
+    pub async fn turn() -> Result<Turn, ClusterError> {
+        let control = reactor::local::<Self>().ok_or(ClusterError::NotOpen)?;
+        let permit = control.turn.acquire(1).await.map_err(|_| ClusterError::TooManyWaiting)?;
+        Ok(Turn { control, _permit: permit })
+    }
+
+    /// Has commands carried to the shards as they are applied.
+    fn follow(self: &Rc<Self>) {
+        let control = Rc::downgrade(self);
+        self.group.on_applied(Rc::new(move |index, command, state| {
+            let Some(control) = control.upgrade() else { return };
+            let is_applied = state
+                .requests()
+                .find(command.id)
+                .is_some_and(|done| done.index == index && done.refusal.is_none());
+            if is_applied {
+                let changes = command.changes.iter().map(|Change::Schema(change)| change.clone()).collect();
+                control.effects.borrow_mut().push_back(Effect { index, changes });
+                control.carry();
+            }
+        }));
+    }
+
+    /// Sees to it that a task carries effects to the shards.
+    fn carry(self: &Rc<Self>) {
+        if self.working.replace(true) {
+            return;
+        }
+        let control = Rc::clone(self);
+        drop(reactor::spawn(Group::CONTROL, async move {
+            let storage = control.storage.get().expect("commands are followed once the storage is open");
+            loop {
+                let next = control.effects.borrow_mut().pop_front();
+                let Some(Effect { index, changes }) = next else { break };
+                let before = control.effective.get();
+                assert!(before < index, "command {index} takes effect behind {before}");
+                if let Err(error) = storage.apply_agreed(index, &changes).await {
+                    reactor::error!("a change of the schema takes effect everywhere only at the next start";
+                        index = index, error = error);
+                    control.failure.replace(Some((index, error)));
+                }
+                control.effective.set(index);
+                control.progress.notify_all();
+            }
+            control.working.set(false);
+        }));
+    }
+}
+
+/// The right to change what is agreed upon: nothing else changes it until this is dropped.
+pub struct Turn {
+    control: Rc<ControlPlane>,
+    _permit: Permit,
+}
+
+impl Turn {
+    /// The schema at this moment.
+    pub fn schema(&self) -> Rc<Schema> {
+        Rc::clone(self.control.group.state().schema())
+    }
+
+    /// Makes changes of the schema, all or none, and waits until every shard has applied them.
+    ///
+    /// # Errors
+    /// As [`change_schema`].
+    pub async fn change(&self, changes: &[SchemaChange]) -> Result<(), ClusterError> {
+        let control = &self.control;
+        let state = control.group.state();
+        let mut after = (**state.schema()).clone();
+        changes.iter().try_for_each(|change| after.apply(change))?;
+        let storage = control.storage.get().ok_or(ClusterError::NotOpen)?;
+        storage.prepare_changes(changes).await?;
+        let sequence = control.sequence.get() + 1;
+        control.sequence.set(sequence);
+        let command = Command {
+            id: RequestId { node: FIRST_NODE, life: control.group.term(), sequence },
+            schema: state.schema().version(),
+            changes: changes.iter().cloned().map(Change::Schema).collect(),
+        };
+        let (index, outcome) = control.group.propose(&command).await?;
+        outcome?;
+        control.progress.wait_until(|| control.effective.get() >= index).await;
+        match control.failure.borrow_mut().take_if(|(failed, _)| *failed == index) {
+            Some((_, error)) => Err(ClusterError::Effect(error)),
+            None => Ok(()),
+        }
+    }
+}

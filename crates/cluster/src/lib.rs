@@ -1,0 +1,19 @@
+//! The control plane of a node: the state on which all nodes of a cluster agree, and its effects here.
+//!
+//! `consensus` orders commands (Raft, its log and snapshots on disk). `group0` applies them, in that order,
+//! to one value, [`group0::ClusterState`]. `control` opens both on shard 0, below the node's storage, and
+//! lets each change of the state take effect on every shard. Changes begin with [`Turn`] or
+//! [`change_schema`]. Invariant: a command is answered only after its log entry is durable, and commands are
+//! applied in the order of their indexes, each once. `group0::apply` is a pure function, so equal logs make
+//! equal states.
+
+pub mod consensus;
+mod control;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod group0;
+
+pub use control::{ClusterError, ControlPlane, Turn, change_schema, open_storage};
+
+/// The number of a node within its cluster: given once, from 1 on, and never given to another node.
+pub type NodeNumber = u16;
