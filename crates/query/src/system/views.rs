@@ -1,10 +1,11 @@
 //! `system_views`: the node's present activity, collected from all shards when it is read.
 //!
-//! `Views::load` collects only the data of one table; `fill` makes rows of it, with Cassandra 5.0.6's
-//! columns, kinds and units. Tables of figures that this node does not measure are empty;
-//! docs/compatibility.md lists them.
+//! `registry` lists the tables. `Views::load` collects only the data of one table; `fill` makes rows of it,
+//! with Cassandra 5.0.6's columns, kinds and units. Tables of figures that this node does not measure are
+//! empty; docs/compatibility.md lists them.
 
 mod fill;
+mod registry;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,19 +13,19 @@ use std::rc::Rc;
 
 use model::Token;
 use model::token::murmur3_token;
-use reactor::metrics::Sample;
 use reactor::{Group, mesh};
 use replication::Replicator;
-use storage::{CompactionStats, LargeDataOf, SizeEstimate, SnapshotInfo, SnapshotsOf, TableReport};
+use storage::{LargeDataOf, SizeEstimate, SnapshotInfo, SnapshotsOf, TableReport};
 
-use super::node;
+use super::node::{self, NodeFacts};
+use super::rows::Rows;
 use super::runtime_info::Runtime;
 use crate::load::{Of, Told, Weights};
 use crate::prepared_cache::StatementId;
-use crate::running::RunningRow;
 use crate::{Engine, QueryError};
 
 pub(super) use fill::{client, fill};
+use registry::View;
 
 /// Clients whose rows are made before other tasks get a turn: one address may have tens of thousands.
 pub(super) const CLIENTS_PER_PIECE: usize = 64;
@@ -59,31 +60,30 @@ pub(crate) struct Statements {
     regular: u64,
 }
 
-/// The data of one table of `system_views`.
+type Make = dyn Fn(&mut Rows<'_>, &NodeFacts);
+
+/// Makes the rows of a table of data that was collected for it.
+pub(crate) struct MakeRows(Box<Make>);
+
+impl std::fmt::Debug for MakeRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MakeRows")
+    }
+}
+
+/// The data of one table.
 #[derive(Debug, Default)]
 pub(crate) enum Views {
-    /// No data, for a table made from the facts about the node alone.
+    /// No data, for a table that is empty or made from the schema and the facts about the node alone.
     #[default]
     Nothing,
-    /// Reports of all tables.
-    Reports(Vec<TableReport>),
-    /// Running compactions.
-    Compactions(Vec<CompactionStats>),
+    /// Data of a table of `system_views`, and how its rows are made.
+    Rows(MakeRows),
     /// Clients, in the order of their rows.
     Clients(Vec<ClientRow>),
-    /// Snapshots.
+    /// Snapshots, for `system.snapshots`.
     Snapshots(Vec<SnapshotInfo>),
-    /// Metrics and the memory limit, in bytes, of each shard.
-    Samples(Vec<(Vec<Sample>, u64)>),
-    /// Statements of each shard.
-    Statements(Vec<Statements>),
-    /// Loads of each table.
-    Loads(Vec<(TableReport, Told)>),
-    /// Sizes of batches, by name.
-    Batches(Vec<(&'static str, Weights)>),
-    /// Running requests.
-    Running(Vec<RunningRow>),
-    /// Names of settings and their values.
+    /// Names of settings and their values, for `system.config`.
     Settings(Vec<(String, String)>),
     /// Large data of table files, for tables of `system`.
     LargeData(Vec<LargeDataOf>),
@@ -103,64 +103,71 @@ impl Views {
     /// # Errors
     /// [`QueryError::Internal`] if a shard does not answer; errors of listing snapshots.
     pub(super) async fn load(engine: &Engine, table: &str) -> Result<Self, QueryError> {
-        Ok(match table {
-            "disk_usage" | "max_partition_size" | "max_sstable_duration" | "max_sstable_size" => {
-                Self::Reports(reports(engine).await?.into_values().collect())
+        let Some(view) = registry::view(table) else {
+            return Err(QueryError::Internal(format!("system_views.{table} is defined and not registered")));
+        };
+        Ok(match *view {
+            View::Empty => Self::Nothing,
+            View::Facts(fill) => Self::rows(fill),
+            View::Settings => {
+                let settings = engine.config().settings.clone();
+                Self::rows(move |rows, facts| node::settings(rows, facts, &settings))
             }
-            "coordinator_read_latency" | "local_read_latency" => Self::loads(engine, Of::Reads).await?,
-            "coordinator_scan_latency" | "local_scan_latency" => Self::loads(engine, Of::Scans).await?,
-            "coordinator_write_latency" | "local_write_latency" => Self::loads(engine, Of::Writes).await?,
-            "rows_per_read" => Self::loads(engine, Of::Rows).await?,
-            "tombstones_per_read" => Self::loads(engine, Of::Tombstones).await?,
-            "queries" => {
-                let mut rows = Vec::new();
-                for shard in 0..engine.config().shards {
-                    rows.extend(of_shard(shard, async |engine| engine.running_rows().await).await?);
-                }
-                Self::Running(rows)
-            }
-            "batch_metrics" => {
-                let shards = each_shard(engine, |engine| engine.loads().batches.told()).await?;
-                let mut sums: Vec<(&'static str, Weights)> = Vec::new();
-                for (at, (name, weights)) in
-                    shards.into_iter().flat_map(|shard| shard.into_iter().enumerate())
-                {
-                    match sums.get_mut(at) {
-                        Some((_, sum)) => sum.add(&weights),
-                        None => sums.push((name, weights)),
-                    }
-                }
-                Self::Batches(sums)
-            }
-            "sstable_tasks" => {
-                let tasks = each_shard(engine, |engine| engine.storage().compactions()).await?;
-                Self::Compactions(tasks.into_iter().flatten().collect())
-            }
-            "clients" => {
+            View::Clients => {
                 Self::Clients(clients(engine).await?.into_iter().map(|(_, client)| client).collect())
             }
-            "snapshots" => Self::Snapshots(engine.storage().snapshots(&SnapshotsOf::default()).await?),
-            "caches" | "thread_pools" => Self::Samples(
-                each_shard(engine, |engine| {
+            View::Tables(fill) => {
+                let reports: Vec<_> = reports(engine).await?.into_values().collect();
+                Self::rows(move |rows, _| fill(rows, &reports))
+            }
+            View::Loads(of, fill) => {
+                let loads = loads(engine, of).await?;
+                Self::rows(move |rows, _| fill(rows, &loads))
+            }
+            View::Samples(fill) => {
+                let sample = |engine: &Engine| {
                     (reactor::metrics::snapshot(), engine.storage().stats().memory_bytes_max as u64)
+                };
+                let shards = each_shard(engine, sample).await?;
+                Self::rows(move |rows, _| fill(rows, &shards))
+            }
+            View::Batches => {
+                let sizes = batch_sizes(engine).await?;
+                Self::rows(move |rows, _| fill::batches(rows, &sizes))
+            }
+            View::Statements => {
+                let shards = each_shard(engine, Statements::of_shard).await?;
+                Self::rows(move |rows, _| fill::statements(rows, &shards))
+            }
+            View::Requests => {
+                let mut requests = Vec::new();
+                for shard in 0..engine.config().shards {
+                    requests.extend(of_shard(shard, async |engine| engine.running_rows().await).await?);
+                }
+                Self::rows(move |rows, _| requests.iter().for_each(|one| fill::request(rows, one)))
+            }
+            View::Compactions => {
+                let tasks = each_shard(engine, |engine| engine.storage().compactions()).await?;
+                Self::rows(move |rows, _| {
+                    tasks.iter().flatten().for_each(|task| fill::compaction(rows, task))
                 })
-                .await?,
-            ),
-            "cql_metrics" => Self::Statements(
-                each_shard(engine, |engine| {
-                    let (prepared, regular) = engine.executed();
-                    Statements {
-                        ids: engine.prepared().ids(),
-                        evicted: engine.prepared().evicted(),
-                        prepared,
-                        regular,
-                    }
-                })
-                .await?,
-            ),
-            "settings" => Self::Settings(engine.config().settings.clone()),
-            _ => Self::Nothing,
+            }
+            View::Snapshots => {
+                let snapshots = engine.storage().snapshots(&SnapshotsOf::default()).await?;
+                Self::rows(move |rows, _| snapshots.iter().for_each(|one| fill::snapshot(rows, one)))
+            }
         })
+    }
+
+    fn rows(make: impl Fn(&mut Rows<'_>, &NodeFacts) + 'static) -> Self {
+        Self::Rows(MakeRows(Box::new(make)))
+    }
+}
+
+impl Statements {
+    fn of_shard(engine: &Engine) -> Self {
+        let (prepared, regular) = engine.executed();
+        Self { ids: engine.prepared().ids(), evicted: engine.prepared().evicted(), prepared, regular }
     }
 }
 
@@ -185,7 +192,8 @@ impl Views {
         Ok(match table {
             "clients" => Self::ClientsOfShards(clients(engine).await?),
             "tablets" => Self::Tablets(engine.replicator().clone()),
-            "config" => Self::load(engine, "settings").await?,
+            "config" => Self::Settings(engine.config().settings.clone()),
+            "snapshots" => Self::Snapshots(engine.storage().snapshots(&SnapshotsOf::default()).await?),
             "runtime_info" => {
                 let shards = each_shard(engine, Runtime::of_shard).await?;
                 let mut sum = Runtime::default();
@@ -193,7 +201,7 @@ impl Views {
                 sum.load_bytes = reports(engine).await?.values().map(|report| report.file_bytes).sum();
                 Self::Runtime(sum)
             }
-            _ => Self::load(engine, table).await?,
+            _ => Self::Nothing,
         })
     }
 
@@ -220,25 +228,35 @@ impl Views {
         }
         Ok(Self::Estimates(sums.into_values().collect()))
     }
+}
 
-    /// The loads of all tables by one kind of request, summed over the shards.
-    async fn loads(engine: &Engine, of: Of) -> Result<Self, QueryError> {
-        let mut sums: BTreeMap<[u8; 16], Told> = BTreeMap::new();
-        for shard in 0..engine.config().shards {
-            for (id, told) in of_shard(shard, async move |engine| engine.told(of).await).await? {
-                sums.entry(id.0).or_default().add(&told);
-            }
+/// The loads of all tables by one kind of request, summed over the shards.
+async fn loads(engine: &Engine, of: Of) -> Result<Vec<(TableReport, Told)>, QueryError> {
+    let mut sums: BTreeMap<[u8; 16], Told> = BTreeMap::new();
+    for shard in 0..engine.config().shards {
+        for (id, told) in of_shard(shard, async move |engine| engine.told(of).await).await? {
+            sums.entry(id.0).or_default().add(&told);
         }
-        let tables = reports(engine).await?.into_values();
-        Ok(Self::Loads(
-            tables
-                .map(|table| {
-                    let told = sums.remove(&table.id).unwrap_or_default();
-                    (table, told)
-                })
-                .collect(),
-        ))
     }
+    let tables = reports(engine).await?.into_values();
+    let with_load = |table: TableReport| {
+        let told = sums.remove(&table.id).unwrap_or_default();
+        (table, told)
+    };
+    Ok(tables.map(with_load).collect())
+}
+
+/// Sizes of batches by name, summed over the shards.
+async fn batch_sizes(engine: &Engine) -> Result<Vec<(&'static str, Weights)>, QueryError> {
+    let shards = each_shard(engine, |engine| engine.loads().batches.told()).await?;
+    let mut sums: Vec<(&'static str, Weights)> = Vec::new();
+    for (at, (name, weights)) in shards.into_iter().flat_map(|shard| shard.into_iter().enumerate()) {
+        match sums.get_mut(at) {
+            Some((_, sum)) => sum.add(&weights),
+            None => sums.push((name, weights)),
+        }
+    }
+    Ok(sums)
 }
 
 /// The clients of all shards with the ids of their shards, in the order of their rows.

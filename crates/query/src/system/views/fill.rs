@@ -6,38 +6,21 @@ use storage::{CompactionStats, SnapshotInfo, TableReport};
 
 use super::super::node::{self, NodeFacts};
 use super::super::rows::Rows;
+use super::registry::ShardSamples;
 use super::{ClientRow, Statements, Views};
 use crate::load::{Told, Weights};
 use crate::running::RunningRow;
 use crate::terms::time::parse_timestamp;
 
-/// Fills a table of `system_views`.
-pub(in super::super) fn fill(rows: &mut Rows<'_>, table: &str, views: &Views, facts: &NodeFacts) {
-    match (table, views) {
-        ("settings", Views::Settings(settings)) => node::settings(rows, facts, settings),
-        ("gossip_info", _) => gossip(rows, facts),
-        ("disk_usage", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes),
-        ("max_partition_size", Views::Reports(reports)) => {
-            sizes(rows, reports, |report| report.partition_bytes_max);
-        }
-        ("max_sstable_duration", Views::Reports(reports)) => durations(rows, reports),
-        ("max_sstable_size", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes_max),
-        ("sstable_tasks", Views::Compactions(tasks)) => tasks.iter().for_each(|task| compaction(rows, task)),
-        ("snapshots", Views::Snapshots(snapshots)) => snapshots.iter().for_each(|one| snapshot(rows, one)),
-        ("caches", Views::Samples(shards)) => row_cache(rows, shards),
-        ("thread_pools", Views::Samples(shards)) => groups(rows, shards),
-        ("cql_metrics", Views::Statements(shards)) => statements(rows, shards),
-        ("rows_per_read" | "tombstones_per_read", Views::Loads(loads)) => past(rows, loads),
-        (_, Views::Loads(loads)) => latencies(rows, loads),
-        ("queries", Views::Running(requests)) => requests.iter().for_each(|one| request(rows, one)),
-        ("batch_metrics", Views::Batches(sizes)) => batches(rows, sizes),
-        // The other tables are empty: the node has nothing to show there, or does not measure it.
-        _ => {}
+/// Fills a table of `system_views` with the rows of its data; clients come in pieces, by [`client`].
+pub(in super::super) fn fill(rows: &mut Rows<'_>, views: &Views, facts: &NodeFacts) {
+    if let Views::Rows(make) = views {
+        make.0(rows, facts);
     }
 }
 
 /// Adds the sizes of tables in MiB, rounded up.
-fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -> u64) {
+pub(super) fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -> u64) {
     for report in reports {
         rows.row(|row| {
             row.text("keyspace_name", &report.keyspace);
@@ -49,7 +32,7 @@ fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -
 
 /// Adds the latencies of requests in milliseconds, and requests per second. Replica and coordinator have the
 /// same figures: a single node waits for no other one.
-fn latencies(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
+pub(super) fn latencies(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
     let ms = |nanos: u64| rounded(nanos as f64 / 1e6);
     for (table, told) in loads {
         rows.row(|row| {
@@ -65,7 +48,7 @@ fn latencies(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
 }
 
 /// Adds the numbers of rows or tombstones that reads scanned.
-fn past(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
+pub(super) fn past(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
     for (table, told) in loads {
         rows.row(|row| {
             row.text("keyspace_name", &table.keyspace);
@@ -79,7 +62,7 @@ fn past(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
 }
 
 /// Adds a running request. It has not been queued, except on its connection.
-fn request(rows: &mut Rows<'_>, request: &RunningRow) {
+pub(super) fn request(rows: &mut Rows<'_>, request: &RunningRow) {
     rows.row(|row| {
         row.text("thread_id", &request.thread);
         row.bigint("queued_micros", 0);
@@ -89,7 +72,7 @@ fn request(rows: &mut Rows<'_>, request: &RunningRow) {
 }
 
 /// Adds the numbers of partitions that batches write.
-fn batches(rows: &mut Rows<'_>, sizes: &[(&'static str, Weights)]) {
+pub(super) fn batches(rows: &mut Rows<'_>, sizes: &[(&'static str, Weights)]) {
     for (name, partitions) in sizes {
         rows.row(|row| {
             row.text("name", name);
@@ -108,7 +91,7 @@ fn rounded(value: f64) -> f64 {
 
 /// Adds for each table the longest time in milliseconds between the first and the last write of one of its
 /// files.
-fn durations(rows: &mut Rows<'_>, reports: &[TableReport]) {
+pub(super) fn durations(rows: &mut Rows<'_>, reports: &[TableReport]) {
     for report in reports {
         rows.row(|row| {
             row.text("keyspace_name", &report.keyspace);
@@ -118,7 +101,7 @@ fn durations(rows: &mut Rows<'_>, reports: &[TableReport]) {
     }
 }
 
-fn compaction(rows: &mut Rows<'_>, task: &CompactionStats) {
+pub(super) fn compaction(rows: &mut Rows<'_>, task: &CompactionStats) {
     rows.row(|row| {
         row.text("keyspace_name", &task.keyspace);
         row.text("table_name", &task.table_name);
@@ -159,7 +142,7 @@ pub(in super::super) fn client(rows: &mut Rows<'_>, client: &ClientRow) {
     });
 }
 
-fn snapshot(rows: &mut Rows<'_>, snapshot: &SnapshotInfo) {
+pub(super) fn snapshot(rows: &mut Rows<'_>, snapshot: &SnapshotInfo) {
     rows.row(|row| {
         row.text("name", &snapshot.tag);
         row.text("keyspace_name", &snapshot.keyspace);
@@ -177,7 +160,7 @@ fn snapshot(rows: &mut Rows<'_>, snapshot: &SnapshotInfo) {
 }
 
 /// The sum of a metric over all shards.
-fn sum(shards: &[(Vec<Sample>, u64)], name: &str, group: Option<&str>) -> u64 {
+fn sum(shards: &[ShardSamples], name: &str, group: Option<&str>) -> u64 {
     let wanted = |sample: &&Sample| {
         sample.name == name && group.is_none_or(|group| sample.labels.iter().any(|(_, value)| value == group))
     };
@@ -192,7 +175,7 @@ fn sum(shards: &[(Vec<Sample>, u64)], name: &str, group: Option<&str>) -> u64 {
 }
 
 /// Adds the row cache, which is the only cache.
-fn row_cache(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
+pub(super) fn row_cache(rows: &mut Rows<'_>, shards: &[ShardSamples]) {
     let sum = |name| sum(shards, name, None);
     let (hits, misses) = (sum("scylla_cache_row_hits"), sum("scylla_cache_row_misses"));
     let requests = hits + misses;
@@ -209,7 +192,7 @@ fn row_cache(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
 }
 
 /// Scheduling groups stand for thread pools; each shard runs one task at a time.
-fn groups(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
+pub(super) fn groups(rows: &mut Rows<'_>, shards: &[ShardSamples]) {
     for group in Group::all() {
         let sum = |name| sum(shards, name, Some(group.name()));
         rows.row(|row| {
@@ -224,7 +207,7 @@ fn groups(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
     }
 }
 
-fn statements(rows: &mut Rows<'_>, shards: &[Statements]) {
+pub(super) fn statements(rows: &mut Rows<'_>, shards: &[Statements]) {
     let mut ids: Vec<_> = shards.iter().flat_map(|shard| &shard.ids).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -246,7 +229,7 @@ fn statements(rows: &mut Rows<'_>, shards: &[Statements]) {
 }
 
 /// Adds the node itself: it has no peers to gossip with.
-fn gossip(rows: &mut Rows<'_>, node: &NodeFacts) {
+pub(super) fn gossip(rows: &mut Rows<'_>, node: &NodeFacts) {
     let host_id = uuid::Uuid::from_bytes(node.host_id).to_string();
     let token = node::ring_tokens().next().unwrap_or_default();
     let status = format!("NORMAL,{token}");
