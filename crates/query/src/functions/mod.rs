@@ -27,7 +27,7 @@ mod vector;
 use std::rc::Rc;
 
 use cql::ast::ArithmeticOperator;
-use model::schema::AggregateDefinition;
+use model::schema::{AggregateDefinition, FunctionDefinition};
 use model::token::murmur3_token;
 use model::type_parser::quote_identifier;
 use model::{CqlType, Table, partition_key};
@@ -85,6 +85,8 @@ enum Kind {
     Similarity(vector::Similarity),
     /// A user-defined function.
     User(Rc<user::UserFunction>),
+    /// The definition of a user-defined function, for choosing between overloads; never called.
+    Definition(Rc<FunctionDefinition>),
     /// The signature of a user-defined aggregate, for choosing between overloads; never called.
     Signature(Rc<AggregateDefinition>),
 }
@@ -212,6 +214,7 @@ impl Function {
                 | Kind::RandomUuid
                 // It is unknown whether a user-defined function is pure, and a call may take long.
                 | Kind::User(_)
+                | Kind::Definition(_)
                 | Kind::Signature(_)
         )
     }
@@ -356,7 +359,7 @@ impl Function {
 
     /// Whether the overload was made for the argument types of one call; see `factory`.
     pub(crate) fn is_made_for_its_arguments(&self) -> bool {
-        !matches!(self.kind, Kind::User(_)) && factory::exists(&self.name)
+        !matches!(self.kind, Kind::User(_) | Kind::Definition(_)) && factory::exists(&self.name)
     }
 
     /// The function's name in messages.
@@ -375,6 +378,7 @@ impl Function {
     pub(crate) fn keyspace(&self) -> &str {
         match &self.kind {
             Kind::User(function) => function.keyspace(),
+            Kind::Definition(definition) => &definition.keyspace,
             Kind::Signature(aggregate) => &aggregate.keyspace,
             _ => "system",
         }

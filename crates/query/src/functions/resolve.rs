@@ -47,10 +47,14 @@ pub struct CallSite<'a> {
 /// The overload for a call; `None` if no function has the name.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] if no overload, or more than one, takes the arguments.
+/// [`QueryError::Invalid`] if no overload, or more than one, takes the arguments; errors of compiling a
+/// user-defined one.
 pub fn resolve(site: &CallSite<'_>, arguments: &dyn CallArguments) -> Result<Option<Function>, QueryError> {
     let candidates = collect(site, arguments)?;
-    if candidates.is_empty() { Ok(None) } else { pick_of(site, candidates, arguments).map(Some) }
+    if candidates.is_empty() {
+        return Ok(None);
+    }
+    super::user::chosen(pick_of(site, candidates, arguments)?).map(Some)
 }
 
 /// Chooses among candidates, of which there is at least one.
@@ -69,7 +73,7 @@ pub(super) fn pick_of(
 
 fn collect(site: &CallSite<'_>, arguments: &dyn CallArguments) -> Result<Vec<Function>, QueryError> {
     let owner = site.keyspace.unwrap_or_else(|| site.table.keyspace());
-    let mut all = super::user::overloads(site.schema, owner, site.name)?;
+    let mut all = super::user::overloads(site.schema, owner, site.name);
     if site.keyspace.is_none_or(|keyspace| keyspace == "system") {
         all.extend(candidates(site.name, Some(site.table)));
         all.extend(factory::make(site.name, site.receiver, arguments)?);

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::support::{Options, body, int, node, node_with, prepare, query_body, rows, run, send};
+use model::CqlType;
+use model::schema::{FunctionDefinition, SchemaChange};
 use query::{CallTimes, Engine, EngineConfig, QueryError, Response};
 use wire::frame::Opcode;
 
@@ -51,6 +53,30 @@ async fn table(engine: &Engine) {
          [3, 1], {'b', 'a'}, {'x': 1}, {x: 1, y: 2}, (1, 'z'), [1, 2], true)",
     )
     .await;
+}
+
+#[test]
+fn an_overload_that_cannot_be_compiled_does_not_stand_in_the_way_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        lua(&engine, "twice", "v int", "int", "return 2 * v").await;
+        // As a node has it that was built with another language.
+        let foreign = FunctionDefinition {
+            keyspace: "ks".to_owned(),
+            name: "twice".to_owned(),
+            arguments: vec![("v".to_owned(), CqlType::Text)],
+            returns: CqlType::Text,
+            called_on_null_input: false,
+            language: "java".to_owned(),
+            body: "return v + v;".to_owned(),
+        };
+        let change = SchemaChange::CreateFunction(Box::new(foreign));
+        cluster::change_schema(&change).await.expect("a function");
+        assert_eq!(one(&engine, "ks.twice(i)").await, "14");
+        let told = error(&engine, "SELECT ks.twice(t) FROM t WHERE k = 1").await;
+        assert!(told.contains("Invalid language 'java' for function 'ks.twice'"), "{told}");
+    });
 }
 
 #[test]

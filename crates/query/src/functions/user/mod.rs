@@ -263,18 +263,29 @@ fn compiled(definition: &Rc<FunctionDefinition>) -> Result<Rc<UserFunction>, Que
 ///
 /// # Errors
 /// [`QueryError::Invalid`] if one of the functions cannot be compiled on this node.
-pub(super) fn overloads(schema: &Schema, keyspace: &str, name: &str) -> Result<Vec<Function>, QueryError> {
-    let Some(keyspace) = schema.keyspace(keyspace) else { return Ok(Vec::new()) };
+pub(super) fn overloads(schema: &Schema, keyspace: &str, name: &str) -> Vec<Function> {
+    let Some(keyspace) = schema.keyspace(keyspace) else { return Vec::new() };
     let of_name = keyspace.functions.iter().filter(|function| function.name == name);
-    of_name.map(|definition| compiled(definition).map(Function::of_user)).collect()
+    of_name.map(Function::of_definition).collect()
+}
+
+/// The function that was chosen, ready to be called. Only that one is compiled, so that an overload that
+/// cannot be compiled here does not stand in the way of the others.
+///
+/// # Errors
+/// Those of compiling it.
+pub(super) fn chosen(mut function: Function) -> Result<Function, QueryError> {
+    if let Kind::Definition(definition) = &function.kind {
+        function.kind = Kind::User(compiled(definition)?);
+    }
+    Ok(function)
 }
 
 impl Function {
-    fn of_user(function: Rc<UserFunction>) -> Self {
-        let definition = &function.definition;
+    fn of_definition(definition: &Rc<FunctionDefinition>) -> Self {
         let arguments: Vec<CqlType> = definition.argument_types().cloned().collect();
         let (name, result) = (definition.name.clone(), definition.returns.clone());
-        Self { name, arguments, result, kind: Kind::User(function) }
+        Self { name, arguments, result, kind: Kind::Definition(Rc::clone(definition)) }
     }
 }
 
