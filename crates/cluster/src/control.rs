@@ -204,14 +204,14 @@ impl ControlPlane {
             return;
         }
         let control = Rc::clone(self);
-        drop(reactor::spawn(Group::CONTROL, async move {
-            let storage = control.storage.get().expect("commands are followed once the storage is open");
+        // The removal of a dropped table's files is no urgent work.
+        drop(reactor::spawn(Group::ADMIN, async move {
             loop {
                 let next = control.effects.borrow_mut().pop_front();
                 let Some(Effect { index, changes }) = next else { break };
                 let before = control.effective.get();
                 assert!(before < index, "command {index} takes effect behind {before}");
-                if let Err(error) = storage.apply_agreed(index, &changes).await {
+                if let Err(error) = control.apply(index, changes).await {
                     reactor::error!("a change of the schema takes effect everywhere only at the next start";
                         index = index, error = error);
                     control.failure.replace(Some((index, error)));
@@ -222,9 +222,18 @@ impl ControlPlane {
             control.working.set(false);
         }));
     }
+
+    /// Has every shard apply changes. In a task of its own, so that its panic is an error here.
+    async fn apply(&self, index: u64, changes: Vec<SchemaChange>) -> Result<(), StorageError> {
+        let storage = self.storage.get().expect("commands are followed once the storage is open").clone();
+        let applying =
+            reactor::spawn(Group::ADMIN, async move { storage.apply_agreed(index, &changes).await });
+        let applied = applying.await;
+        applied.unwrap_or_else(|panicked| Err(StorageError::Shard { shard: 0, reason: panicked.to_string() }))
+    }
 }
 
-/// The right to change what is agreed upon: nothing else changes it until this is dropped.
+/// The right to change what is agreed upon; nothing else changes it until this is dropped.
 pub struct Turn {
     control: Rc<ControlPlane>,
     _permit: Permit,

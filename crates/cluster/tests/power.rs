@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::consensus::LogLimits;
-use cluster::group0::{Change, ClusterState, Command, Group0, RequestId};
+use cluster::group0::{Change, ClusterState, Command, Group0, Group0Error, RequestId};
 use model::schema::{KeyspaceOptions, SchemaChange};
 use reactor::Group;
 use reactor::sim::{DiskFaults, World};
@@ -210,4 +210,53 @@ fn a_full_disk_refuses_a_command_and_the_next_one_is_taken_once_there_is_room() 
     world.set_disk_faults(id, DiskFaults::default());
     end(&mut world, id, "a full disk");
     assert!(done.get());
+}
+
+#[test]
+fn a_failed_write_stops_the_group_until_the_next_start() {
+    for faults in [
+        DiskFaults { write_error: 1.0, ..DiskFaults::default() },
+        DiskFaults { sync_error: 1.0, ..DiskFaults::default() },
+    ] {
+        let mut world = World::new(6);
+        let (ready, failed, lives) =
+            (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+        let of_node = (Rc::clone(&ready), Rc::clone(&failed), Rc::clone(&lives));
+        let id = world.add_node_with(1, DiskFaults::default(), move |_| {
+            let (ready, failed, lives) = of_node.clone();
+            async move {
+                let folder = Path::new(FOLDER);
+                if lives.replace(lives.get() + 1) == 0 {
+                    reactor::file::create_dir_all("/ceto/schema").await.expect("a folder");
+                    reactor::file::sync_dir("/").await.expect("a folder");
+                    reactor::file::sync_dir("/ceto").await.expect("a folder");
+                    Group0::create(folder, 1, 0, ClusterState::default()).await.expect("a new group");
+                }
+                let group = Group0::open(folder, 1, LIMITS).await.expect("a group");
+                if lives.get() == 1 {
+                    let (_, first) = group.propose(&command(1, &group.state())).await.expect("a command");
+                    assert_eq!(first, Ok(()));
+                    ready.set(true);
+                    reactor::sleep(Duration::from_millis(1)).await;
+                    for number in 2..5 {
+                        let refused = group.propose(&command(number, &group.state())).await;
+                        assert!(matches!(refused, Err(Group0Error::Stopped(_))), "{refused:?}");
+                    }
+                    failed.set(true);
+                    reactor::sleep(Duration::from_secs(1)).await;
+                }
+                assert!(group.state().schema().keyspace("k1").is_some());
+                let (_, last) = group.propose(&command(9, &group.state())).await.expect("a command");
+                assert_eq!(last, Ok(()));
+            }
+        });
+        world.run_until(|_| ready.get()).expect("a group");
+        world.set_disk_faults(id, faults);
+        world.run_until(|_| failed.get()).expect("refusals");
+        world.set_disk_faults(id, DiskFaults::default());
+        world.crash(id);
+        world.restart(id);
+        end(&mut world, id, "after a failed write");
+        assert_eq!(lives.get(), 2);
+    }
 }

@@ -61,6 +61,9 @@ pub enum GroupFailure {
     /// Its files.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A promise of its own was broken.
+    #[error("{0}")]
+    Broken(String),
     /// An entry or a snapshot that this version cannot read.
     #[error("{place} of the control plane's log cannot be read by this version: {reason}")]
     Unreadable {
@@ -200,12 +203,18 @@ impl Group0 {
         }
         let inner = Rc::clone(&self.0);
         drop(reactor::spawn(Group::CONTROL, async move {
-            if let Err(failure) = inner.work().await {
-                reactor::error!("the control plane stops until the next start"; error = failure);
-                inner.failure.replace(Some(Rc::new(failure)));
+            let of_task = Rc::clone(&inner);
+            // In a task of its own, so that its panic stops the group, and callers hear of it.
+            let working = reactor::spawn(Group::CONTROL, async move {
+                if let Err(failure) = of_task.work().await {
+                    of_task.stop(failure);
+                }
+                // In the moment in which there was nothing to do, so that whoever comes later begins anew.
+                of_task.working.set(false);
+            });
+            if let Err(panicked) = working.await {
+                inner.stop(GroupFailure::Broken(panicked.to_string()));
             }
-            inner.working.set(false);
-            inner.changed.notify_all();
         }));
     }
 }
@@ -216,6 +225,12 @@ impl Inner {
             Some(failure) => Err(Group0Error::Stopped(Rc::clone(failure))),
             None => Ok(()),
         }
+    }
+
+    fn stop(&self, failure: GroupFailure) {
+        reactor::error!("the control plane stops until the next start"; error = failure);
+        self.failure.replace(Some(Rc::new(failure)));
+        self.changed.notify_all();
     }
 
     /// Works until there is nothing to do.
