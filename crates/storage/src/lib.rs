@@ -60,8 +60,8 @@ pub use large_data::{LargeDataOf, LargeLimits};
 pub use open::EarlierSchema;
 pub use partition_guard::{PartitionGuards, PartitionLimit};
 pub use read::{
-    Dead, Flow, FromMemory, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices, Unread,
-    fragments_table,
+    Dead, Flow, FromMemory, PartitionBound, PartitionRange, Place, RawConsumer, ReadCommand, RowConsumer,
+    Slices, Unread, fragments_table,
 };
 pub use report::{SizeEstimate, TableReport};
 pub use sampling::{SAMPLING_CAPACITY_MAX, SampledLoad, SampledPartition, TopPartitions};

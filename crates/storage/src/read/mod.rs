@@ -4,6 +4,7 @@
 //! partition, `scan` many. `cached` reads one partition from the row cache before the files; `source` and
 //! `merge` combine versions and files; `skip` decides which files need not be opened. `visible` decides which
 //! parts of a row are visible, `dead` counts the others, and `permit` limits reads from disk and scans.
+//! `raw` hands over deletions and dead data too, for other replicas.
 //! `files_with` finds the files that have a partition.
 
 mod both;
@@ -16,6 +17,7 @@ mod from_memory;
 pub(crate) mod merge;
 mod partition;
 pub(crate) mod permit;
+mod raw;
 mod scan;
 mod skip;
 pub(crate) mod source;
@@ -24,6 +26,7 @@ pub(crate) mod visible;
 pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 pub use fragments::fragments_table;
 pub use from_memory::{FromMemory, Unread};
+pub use raw::RawConsumer;
 
 use std::rc::Rc;
 

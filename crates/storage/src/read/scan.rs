@@ -15,6 +15,17 @@ use crate::error::StorageError;
 use crate::memtable::{Memtable, PartitionRef, Walk};
 use crate::tablet::{TableFile, Tablet};
 
+/// The walk of a scan over the partitions of one tablet.
+pub(super) struct TabletScan {
+    memories: Vec<MemoryScan>,
+    files: Vec<FileScan>,
+    /// Partitions before this were passed.
+    place: PartitionBound,
+    to: PartitionBound,
+    /// Key of the partition that the scan stands at.
+    key: Vec<u8>,
+}
+
 /// A memtable with the scan's place in it.
 struct MemoryScan {
     memtable: Rc<Memtable>,
@@ -28,6 +39,9 @@ struct FileScan {
     scanner: Option<Box<Scanner>>,
 }
 
+/// The files of a scan whose scanners a merge uses, by index.
+pub(super) struct Lent(Vec<usize>);
+
 impl Reader<'_> {
     /// Reads the partitions of `tablet` between two bounds.
     pub(super) async fn scan(
@@ -38,7 +52,27 @@ impl Reader<'_> {
         to: &PartitionBound,
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
-        let mut place = if from.token < range.0 {
+        let mut scan = self.open_scan(tablet, range, from, to).await?;
+        while let Some(token) = scan.next() {
+            let flow = self.scanned_partition(&mut scan, token, consumer).await?;
+            if flow == Flow::Stop {
+                return Ok(flow);
+            }
+            scan.pass(token).await?;
+            reactor::maybe_yield().await;
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Takes the memtables and files of `tablet`, to walk its partitions between two bounds.
+    pub(super) async fn open_scan(
+        &self,
+        tablet: &Tablet,
+        range: (Token, Token),
+        from: &PartitionBound,
+        to: &PartitionBound,
+    ) -> Result<TabletScan, StorageError> {
+        let place = if from.token < range.0 {
             PartitionBound { token: range.0, key: None, inclusive: true }
         } else {
             from.clone()
@@ -48,7 +82,7 @@ impl Reader<'_> {
         } else {
             to.clone()
         };
-        let mut memories: Vec<MemoryScan> = tablet
+        let memories: Vec<MemoryScan> = tablet
             .memtables()
             .iter()
             .map(|memtable| MemoryScan {
@@ -65,45 +99,19 @@ impl Reader<'_> {
                 files.extend(FileScan::open(file, self.room.as_ref(), (&place, &to), slices).await?);
             }
         }
-        let mut key = Vec::new();
-        loop {
-            let Some(token) = next_key(&mut memories, &files, &place, &mut key) else {
-                return Ok(Flow::Continue);
-            };
-            if !to.ends_behind(token, &key) {
-                return Ok(Flow::Continue);
-            }
-            let flow = self.scanned_partition(&memories, &mut files, token, &key, consumer).await?;
-            if flow == Flow::Stop {
-                return Ok(flow);
-            }
-            place.token = token;
-            place.inclusive = false;
-            let before = place.key.get_or_insert_default();
-            before.clear();
-            before.extend_from_slice(&key);
-            for memory in memories.iter_mut().filter(|memory| memory.at.is_some()) {
-                let contents = memory.memtable.contents();
-                if memory.at.is_some_and(|at| contents.key(at) == (token, key.as_slice())) {
-                    contents.step(&mut memory.walk);
-                }
-            }
-            FileScan::step(&mut files, token, &key).await?;
-            reactor::maybe_yield().await;
-        }
+        Ok(TabletScan { memories, files, place, to, key: Vec::new() })
     }
 
     async fn scanned_partition(
         &mut self,
-        memories: &[MemoryScan],
-        files: &mut [FileScan],
+        scan: &mut TabletScan,
         token: Token,
-        key: &[u8],
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
-        let in_files = files.iter().any(|file| file.is_at(token, key));
-        if !in_files {
-            let mut holders = memories
+        let key = scan.key.as_slice();
+        if !scan.files.iter().any(|file| file.is_at(token, key)) {
+            let mut holders = scan
+                .memories
                 .iter()
                 .filter(|m| m.at.is_some_and(|at| m.memtable.contents().key(at) == (token, key)));
             if let (Some(MemoryScan { memtable, at: Some(partition), .. }), None) =
@@ -115,6 +123,21 @@ impl Reader<'_> {
                 }
             }
         }
+        let (sources, lent) = self.sources_of(scan, token).await?;
+        let key = scan.key.as_slice();
+        let (flow, sources) = self.walk_sources(sources, self.shape(), false, token, key, consumer).await?;
+        scan.give_back(lent, sources);
+        Ok(flow)
+    }
+
+    /// The sources of the partition that the scan stands at; they go back to [`TabletScan::give_back`].
+    pub(super) async fn sources_of(
+        &self,
+        scan: &mut TabletScan,
+        token: Token,
+    ) -> Result<(Vec<Source>, Lent), StorageError> {
+        let TabletScan { memories, files, key, .. } = scan;
+        let in_files = files.iter().any(|file| file.is_at(token, key));
         let mut sources = Vec::new();
         for memory in memories {
             self.add_memory(&mut sources, &memory.memtable, token, key, in_files);
@@ -136,15 +159,51 @@ impl Reader<'_> {
                 sources.push(Source::new(Input::Scan { file, scanner }));
             }
         }
-        let (flow, sources) = self.walk_sources(sources, self.shape(), false, token, key, consumer).await?;
+        Ok((sources, Lent(lent)))
+    }
+}
+
+impl TabletScan {
+    /// Moves to the first partition that was not passed; returns its token, `None` at the end of the range.
+    pub(super) fn next(&mut self) -> Option<Token> {
+        let token = next_key(&mut self.memories, &self.files, &self.place, &mut self.key)?;
+        self.to.ends_behind(token, &self.key).then_some(token)
+    }
+
+    /// Key of the partition that the scan stands at.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Takes back the scanners among the sources of a partition.
+    pub(super) fn give_back(&mut self, Lent(lent): Lent, sources: Vec<Source>) {
         let back = sources.into_iter().filter_map(|source| match source.input {
             Input::Scan { scanner, .. } => Some(scanner),
             _ => None,
         });
         for (index, scanner) in lent.into_iter().zip(back) {
-            files[index].scanner = Some(scanner);
+            self.files[index].scanner = Some(scanner);
         }
-        Ok(flow)
+    }
+
+    /// Leaves the partition behind that the scan stands at, whose token this is.
+    ///
+    /// # Errors
+    /// Those of reading table files.
+    pub(super) async fn pass(&mut self, token: Token) -> Result<(), StorageError> {
+        let Self { memories, files, place, key, .. } = self;
+        place.token = token;
+        place.inclusive = false;
+        let before = place.key.get_or_insert_default();
+        before.clear();
+        before.extend_from_slice(key);
+        for memory in memories.iter_mut().filter(|memory| memory.at.is_some()) {
+            let contents = memory.memtable.contents();
+            if memory.at.is_some_and(|at| contents.key(at) == (token, key.as_slice())) {
+                contents.step(&mut memory.walk);
+            }
+        }
+        FileScan::step(files, token, key).await
     }
 }
 

@@ -20,6 +20,8 @@ mod missing;
 mod model;
 mod moved;
 mod operators;
+#[path = "../reads/mod.rs"]
+mod reads;
 mod resident;
 mod scrub;
 mod skips;

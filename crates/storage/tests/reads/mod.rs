@@ -1,0 +1,5 @@
+//! Reads for other replicas (`Storage::read_raw`).
+
+mod heard;
+mod raw;
+mod writes;
