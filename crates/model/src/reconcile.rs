@@ -2,7 +2,10 @@
 //!
 //! Merging is commutative, associative and idempotent (the tests check those laws), so replicas, memtables
 //! and table files may be merged in any order and any number of times. Rules are those of Cassandra 5's
-//! `Cells.resolveRegular`, `LivenessInfo.supersedes` and `DeletionTime.supersedes`.
+//! `Cells.resolveRegular`, `LivenessInfo.supersedes` and `DeletionTime.supersedes`. `partition` merges whole
+//! partitions and finds what a replica lacks.
+
+mod partition;
 
 use std::cmp::Ordering;
 
@@ -10,6 +13,8 @@ use crate::counter;
 use crate::deletion::{DeletionTime, EXPIRED_LIVENESS_TTL, Liveness, LocalSeconds, NO_TIMESTAMP};
 use crate::row::{CellKind, CellView, RowBuilder, RowView};
 use crate::schema::Table;
+
+pub use partition::{PartitionContents, diff};
 
 /// The winning cell of two with the same column and path. The merge of two counters is neither of them:
 /// [`merge_rows`] merges them.

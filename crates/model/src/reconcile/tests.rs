@@ -6,24 +6,31 @@ use super::*;
 use crate::schema::{Column, ColumnId, ColumnKind, TableDefinition, TableId, TableOptions};
 use crate::types::CqlType;
 
-fn table() -> Table {
-    let column = |id: u16, ty: CqlType| Column {
+pub(super) fn table() -> Table {
+    let column_of = |kind, id: u16, ty: CqlType| Column {
         id: ColumnId(id),
         name: format!("c{id}"),
         ty,
-        kind: ColumnKind::Regular,
+        kind,
         position: 0,
         reversed: false,
     };
+    let column = |id, ty| column_of(ColumnKind::Regular, id, ty);
     let map = CqlType::Map { key: Box::new(CqlType::Blob), value: Box::new(CqlType::Blob), frozen: false };
     Table::new(TableDefinition {
         id: TableId([1; 16]),
         keyspace: "ks".into(),
         name: "t".into(),
-        columns: vec![column(0, CqlType::Blob), column(1, map), column(2, CqlType::Blob)],
+        columns: vec![
+            column(0, CqlType::Blob),
+            column(1, map),
+            column(2, CqlType::Blob),
+            // Rows have no cells of it; partitions are sorted by it.
+            column_of(ColumnKind::Clustering, 3, CqlType::Blob),
+        ],
         dropped: Default::default(),
         options: TableOptions::default(),
-        next_column_id: 3,
+        next_column_id: 4,
         tablets_log2: 0,
         revision: 0,
     })
@@ -60,7 +67,7 @@ fn cells() -> impl Strategy<Value = Vec<OwnedCell>> {
     })
 }
 
-fn rows() -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn rows() -> impl Strategy<Value = Vec<u8>> {
     let liveness = proptest::option::of((0i64..3, 0u32..2, 1u32..4));
     let deletion = proptest::option::of((0i64..3, 0u32..3));
     (liveness, deletion, cells()).prop_map(|(liveness, deletion, cells)| {

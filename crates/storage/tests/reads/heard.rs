@@ -5,8 +5,10 @@ use std::fmt;
 
 use model::clustering::{ClusteringOrder, OwnedPosition, Position};
 use model::deletion::LocalSeconds;
+use model::mutation::MutationBuilder;
+use model::partition_key::DecoratedKey;
 use model::reconcile::{Purge, compact_row, is_live};
-use model::{Clustering, DeletionTime, RowView, Token};
+use model::{Clustering, DeletionTime, RowView, TableId, Token};
 use storage::{Flow, Place, RawConsumer, RowConsumer};
 
 /// A row with its clustering.
@@ -23,6 +25,27 @@ pub(crate) struct Part {
     statics: Option<Vec<u8>>,
     rows: Vec<Row>,
     ranges: Vec<(OwnedPosition, OwnedPosition, DeletionTime)>,
+}
+
+impl Part {
+    /// The partition as a mutation of a table: the form in which a replica answers.
+    pub(crate) fn mutation(&self, table: TableId) -> Vec<u8> {
+        let key = DecoratedKey::new(self.key.clone());
+        let mut out = Vec::new();
+        let statics = self.statics.as_deref().unwrap_or_default();
+        let mut builder = MutationBuilder::new(&mut out, table, key.token, &key.key, self.deletion, |out| {
+            out.extend_from_slice(statics);
+        });
+        for (start, end, deletion) in &self.ranges {
+            builder.range_tombstone(start.as_ref(), end.as_ref(), *deletion);
+        }
+        let mut rows = builder.rows();
+        for (clustering, row) in &self.rows {
+            rows.row(clustering, |out| out.extend_from_slice(row));
+        }
+        rows.finish();
+        out
+    }
 }
 
 impl fmt::Display for Part {

@@ -1,0 +1,232 @@
+//! Whole partitions with their deletions: merges what several replicas answered, and finds what one of them
+//! lacks.
+//!
+//! An answer travels as a mutation, which writes just the contents it names. Here contents are in normal
+//! form: rows and ranges in clustering order, nothing that a deletion shadows, no row without anything in it,
+//! and no two ranges that touch and have one deletion. Invariant: contents with equal effect on every write
+//! are equal values, so that comparing two replicas is comparing values.
+
+use std::cmp::Ordering;
+
+use super::{Purge, compact_row, compare_cells, deletion, merge_rows};
+use crate::clustering::{ClusteringOrder, OwnedPosition, compare_clusterings};
+use crate::deletion::{DeletionTime, Liveness};
+use crate::mutation::{MutationBuilder, MutationView};
+use crate::row::{CellView, RowBuilder, RowView};
+use crate::schema::{Table, TableId};
+use crate::token::Token;
+use crate::tombstones::{RangeTombstone, RangeTombstones};
+
+/// The contents of one partition, or of slices of it, in normal form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionContents {
+    deletion: DeletionTime,
+    /// Empty for none.
+    static_row: Vec<u8>,
+    /// Disjoint, in clustering order.
+    ranges: Vec<RangeTombstone>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    clustering: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl PartitionContents {
+    /// Merges mutations of one partition, each of which [`MutationView::fits`] the table. Their order does
+    /// not matter. No tombstone is purged and nothing expires.
+    pub fn merge(table: &Table, mutations: &[MutationView<'_>]) -> Self {
+        let orders = table.clustering_orders();
+        let mut whole = DeletionTime::LIVE;
+        let (mut statics, mut rows, mut ranges) = (Vec::new(), Vec::new(), RangeTombstones::new());
+        for mutation in mutations {
+            whole = deletion(whole, mutation.deletion);
+            statics.extend(mutation.static_row());
+            rows.extend(mutation.rows());
+            for (start, end, deletion) in mutation.tombstones() {
+                ranges.add(RangeTombstone { start: start.to_owned(), end: end.to_owned(), deletion }, orders);
+            }
+        }
+        rows.sort_by(|(a, _), (b, _)| compare_clusterings(orders, a, b));
+        let mut kept = Vec::new();
+        for same in rows.chunk_by(|(a, _), (b, _)| compare_clusterings(orders, a, b).is_eq()) {
+            let clustering = same[0].0;
+            let active = deletion(whole, ranges.covering(clustering, orders));
+            let bytes = merge_all(table, same.iter().map(|(_, row)| *row), active);
+            if !bytes.is_empty() {
+                kept.push(Row { clustering: clustering.to_vec(), bytes });
+            }
+        }
+        let static_row = merge_all(table, statics.into_iter(), whole);
+        let ranges = joined(ranges.iter().filter(|range| range.deletion.supersedes(whole)), orders);
+        Self { deletion: whole, static_row, ranges, rows: kept }
+    }
+
+    /// Whether there is nothing, not even a deletion.
+    pub fn is_empty(&self) -> bool {
+        self.deletion.is_live()
+            && self.static_row.is_empty()
+            && self.ranges.is_empty()
+            && self.rows.is_empty()
+    }
+
+    /// The deletion of the partition.
+    pub fn deletion(&self) -> DeletionTime {
+        self.deletion
+    }
+
+    /// The static row.
+    pub fn static_row(&self) -> Option<RowView<'_>> {
+        (!self.static_row.is_empty()).then(|| RowView::trusted(&self.static_row))
+    }
+
+    /// Disjoint range tombstones in clustering order.
+    pub fn ranges(&self) -> &[RangeTombstone] {
+        &self.ranges
+    }
+
+    /// Rows with their clusterings, in clustering order.
+    pub fn rows(&self) -> impl Iterator<Item = (&[u8], RowView<'_>)> {
+        self.rows.iter().map(|row| (row.clustering.as_slice(), RowView::trusted(&row.bytes)))
+    }
+
+    /// Appends the mutation that writes these contents.
+    pub fn append_mutation(&self, out: &mut Vec<u8>, table: TableId, token: Token, key: &[u8]) {
+        let mut builder = MutationBuilder::new(out, table, token, key, self.deletion, |out| {
+            out.extend_from_slice(&self.static_row);
+        });
+        for range in &self.ranges {
+            builder.range_tombstone(range.start.as_ref(), range.end.as_ref(), range.deletion);
+        }
+        let mut rows = builder.rows();
+        for row in &self.rows {
+            rows.row(&row.clustering, |out| out.extend_from_slice(&row.bytes));
+        }
+        rows.finish();
+    }
+}
+
+/// The writes that a replica lacks: merging `replica` with them gives `merged`. Empty if the replica has all.
+///
+/// Precondition: `merged` is a merge that `replica` is part of, over the same slices.
+pub fn diff(table: &Table, merged: &PartitionContents, replica: &PartitionContents) -> PartitionContents {
+    let orders = table.clustering_orders();
+    let deletion = if merged.deletion == replica.deletion { DeletionTime::LIVE } else { merged.deletion };
+    let mut rows = Vec::new();
+    let mut stored = replica.rows.iter().peekable();
+    for row in &merged.rows {
+        let order = |other: &&Row| compare_clusterings(orders, &other.clustering, &row.clustering);
+        while stored.next_if(|other| order(other).is_lt()).is_some() {}
+        let same = stored.next_if(|other| order(other).is_eq());
+        let bytes = row_diff(table, &row.bytes, same.map_or(&[], |same| &same.bytes));
+        if !bytes.is_empty() {
+            rows.push(Row { clustering: row.clustering.clone(), bytes });
+        }
+    }
+    PartitionContents {
+        deletion,
+        static_row: row_diff(table, &merged.static_row, &replica.static_row),
+        ranges: ranges_diff(&merged.ranges, &replica.ranges, orders),
+        rows,
+    }
+}
+
+/// The merge of versions of one row under a deletion; empty if nothing is left.
+fn merge_all<'a>(table: &Table, rows: impl Iterator<Item = RowView<'a>>, active: DeletionTime) -> Vec<u8> {
+    let mut merged: Vec<u8> = Vec::new();
+    for row in rows {
+        if merged.is_empty() {
+            merged.extend_from_slice(row.as_bytes());
+            continue;
+        }
+        let mut both = Vec::new();
+        merge_rows(table, RowView::trusted(&merged), row, &mut both);
+        merged = both;
+    }
+    let mut left = Vec::new();
+    if !merged.is_empty() {
+        compact_row(RowView::trusted(&merged), active, &Purge::nothing(), &mut left);
+    }
+    left
+}
+
+/// The ranges, those joined that touch and have one deletion.
+fn joined<'a>(
+    ranges: impl Iterator<Item = &'a RangeTombstone>,
+    orders: &[ClusteringOrder],
+) -> Vec<RangeTombstone> {
+    let mut out: Vec<RangeTombstone> = Vec::new();
+    for range in ranges {
+        match out.last_mut() {
+            Some(last)
+                if last.deletion == range.deletion
+                    && last.end.as_ref().compare(range.start.as_ref(), orders).is_eq() =>
+            {
+                last.end = range.end.clone();
+            }
+            _ => out.push(range.clone()),
+        }
+    }
+    out
+}
+
+/// The marker, deletion and cells of `merged` that `stored` does not have; empty if it has all.
+fn row_diff(table: &Table, merged: &[u8], stored: &[u8]) -> Vec<u8> {
+    if merged.is_empty() || stored.is_empty() || merged == stored {
+        return if merged == stored { Vec::new() } else { merged.to_vec() };
+    }
+    let (merged, stored) = (RowView::trusted(merged), RowView::trusted(stored));
+    let marker = if merged.liveness() == stored.liveness() { Liveness::NONE } else { merged.liveness() };
+    let deletion =
+        if merged.deletion() == stored.deletion() { DeletionTime::LIVE } else { merged.deletion() };
+    let mut out = Vec::new();
+    let mut builder = RowBuilder::new(&mut out, marker, deletion);
+    let mut others = stored.cells().peekable();
+    let mut any = false;
+    for cell in merged.cells() {
+        let order = |other: &CellView<'_>| compare_cells(table, other, &cell);
+        while others.next_if(|other| order(other).is_lt()).is_some() {}
+        if others.next_if(|other| order(other).is_eq()) != Some(cell) {
+            builder.cell(cell);
+            any = true;
+        }
+    }
+    builder.finish();
+    if !any && marker.is_none() && deletion.is_live() {
+        out.clear();
+    }
+    out
+}
+
+/// The parts of `merged` over which `stored` has another deletion or none.
+fn ranges_diff(
+    merged: &[RangeTombstone],
+    stored: &[RangeTombstone],
+    orders: &[ClusteringOrder],
+) -> Vec<RangeTombstone> {
+    let less =
+        |a: &OwnedPosition, b: &OwnedPosition| a.as_ref().compare(b.as_ref(), orders) == Ordering::Less;
+    let mut out = Vec::new();
+    for range in merged {
+        let first = stored.partition_point(|other| !less(&range.start, &other.end));
+        let (mut at, deletion) = (&range.start, range.deletion);
+        for other in stored[first..].iter().take_while(|other| less(&other.start, &range.end)) {
+            if other.deletion != deletion {
+                continue;
+            }
+            if less(at, &other.start) {
+                out.push(RangeTombstone { start: at.clone(), end: other.start.clone(), deletion });
+            }
+            at = &other.end;
+        }
+        if less(at, &range.end) {
+            out.push(RangeTombstone { start: at.clone(), end: range.end.clone(), deletion });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;
