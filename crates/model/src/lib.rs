@@ -31,7 +31,7 @@ pub mod vint;
 
 pub use clustering::{Clustering, Position};
 pub use deletion::{DeletionTime, Liveness};
-pub use reconcile::{PartitionContents, diff};
+pub use reconcile::{Digest, PartitionContents, diff};
 pub use row::{CellView, PlainRow, RowBuilder, RowView};
 pub use schema::{Column, ColumnId, ColumnKind, Keyspace, Schema, Table, TableId};
 pub use token::Token;

@@ -3,8 +3,9 @@
 //! Merging is commutative, associative and idempotent (the tests check those laws), so replicas, memtables
 //! and table files may be merged in any order and any number of times. Rules are those of Cassandra 5's
 //! `Cells.resolveRegular`, `LivenessInfo.supersedes` and `DeletionTime.supersedes`. `partition` merges whole
-//! partitions and finds what a replica lacks.
+//! partitions and finds what a replica lacks, `digest` compares replicas that compacted differently.
 
+mod digest;
 mod partition;
 
 use std::cmp::Ordering;
@@ -14,6 +15,7 @@ use crate::deletion::{DeletionTime, EXPIRED_LIVENESS_TTL, Liveness, LocalSeconds
 use crate::row::{CellKind, CellView, RowBuilder, RowView};
 use crate::schema::Table;
 
+pub use digest::{DIGEST_VERSION, Digest, UnknownDigestVersion};
 pub use partition::{PartitionContents, diff};
 
 /// The winning cell of two with the same column and path. The merge of two counters is neither of them:

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use model::clustering::{ClusteringOrder, OwnedPosition, Position};
 use model::reconcile::Purge;
 use model::tablet::TabletId;
-use model::{DeletionTime, RowView, Token};
+use model::{DeletionTime, Digest, RowView, Token};
 
 use super::merge::{Merge, Step};
 use super::partition::Reader;
@@ -55,6 +55,35 @@ pub trait RawConsumer {
     /// `open` is the range deletion in force there: a read of the rest opens it again at `place`.
     fn stopped(&mut self, place: Place<'_>, open: DeletionTime) {
         let _ = (place, open);
+    }
+}
+
+/// Takes all of the read; one that is to end early is a read of less.
+impl RawConsumer for Digest {
+    fn partition(
+        &mut self,
+        key: &[u8],
+        _: Token,
+        deletion: DeletionTime,
+        static_row: Option<RowView<'_>>,
+    ) -> Flow {
+        Digest::partition(self, key, deletion, static_row);
+        Flow::Continue
+    }
+
+    fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        Digest::row(self, clustering, row);
+        Flow::Continue
+    }
+
+    fn change(&mut self, at: Position<'_>, deletion: DeletionTime) -> Flow {
+        Digest::change(self, at, deletion);
+        Flow::Continue
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Digest::partition_end(self);
+        Flow::Continue
     }
 }
 

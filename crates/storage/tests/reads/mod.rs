@@ -1,5 +1,6 @@
 //! Reads for other replicas (`Storage::read_raw`).
 
+mod digests;
 mod heard;
 mod merging;
 mod raw;

@@ -226,7 +226,8 @@ range from [1] -1 to [2] 1 deleted at 4
         for (timestamp, kind) in kinds {
             let local = 0;
             for id in IDS {
-                apply(&storage, id, &Write { key: 1, timestamp, local, kind: kind.clone() }).await;
+                apply(&storage, id, &Write { key: 1, timestamp, local, base: BASE, kind: kind.clone() })
+                    .await;
             }
             storage.flush(IDS[0]).await.expect("a flush");
         }

@@ -29,8 +29,9 @@ pub(crate) type Bound = (i32, Option<i32>, i8);
 pub(crate) struct Write {
     pub(crate) key: u8,
     pub(crate) timestamp: i64,
-    /// Local time of deletions, or of expiry.
+    /// Local time of deletions, or of expiry, counted from `base`.
     pub(crate) local: u32,
+    pub(crate) base: LocalSeconds,
     pub(crate) kind: Kind,
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn write() -> impl Strategy<Value = Write> {
     // Half the deletions of a partition come early, or little would be left to see.
     (0..KEYS, 1..30i64, 0..SPAN, kind()).prop_map(|(key, timestamp, local, kind)| {
         let early = matches!(kind, Kind::DeletePartition) && local % 2 == 0;
-        Write { key, timestamp: if early { timestamp / 6 } else { timestamp }, local, kind }
+        Write { key, timestamp: if early { timestamp / 6 } else { timestamp }, local, base: BASE, kind }
     })
 }
 
@@ -109,7 +110,8 @@ fn definition(id: TableId) -> TableDefinition {
             column(5, "m", map, ColumnKind::Regular, 0, false),
         ],
         dropped: BTreeMap::new(),
-        options: TableOptions::default(),
+        // Compactions forget whatever they may.
+        options: TableOptions { gc_grace_seconds: 0, ..TableOptions::default() },
         next_column_id: 6,
         tablets_log2: 1,
         revision: 0,
@@ -127,7 +129,7 @@ pub(crate) fn changes(ids: &[TableId]) -> Vec<SchemaChange> {
 impl Write {
     fn cell(&self, row: &mut RowBuilder<'_>, column: u16, path: Option<&[u8]>, value: Option<u8>, ttl: bool) {
         let bytes = value.map(|value| vec![value; usize::from(value % 5)]);
-        let local_time = BASE + self.local;
+        let local_time = self.base + self.local;
         let kind = match &bytes {
             Some(value) if ttl => CellKind::Expiring { value, ttl: 7, expires_at: local_time },
             Some(value) => CellKind::Live(value),
@@ -143,7 +145,7 @@ impl Write {
             Kind::Put(_, _, path, value) => self.cell(row, 5, Some(&[*path]), *value, false),
             Kind::Replace(_, _, entries) => {
                 let timestamp = self.timestamp - 1;
-                let kind = CellKind::CollectionDeletion { local_time: BASE + self.local };
+                let kind = CellKind::CollectionDeletion { local_time: self.base + self.local };
                 row.cell(CellView { column: ColumnId(5), timestamp, path: None, kind });
                 let mut paths = entries.clone();
                 paths.sort_unstable();
@@ -158,7 +160,7 @@ impl Write {
     /// The bytes of the write to one of the tables.
     pub(crate) fn mutation(&self, table: &Table) -> Vec<u8> {
         let key = DecoratedKey::new(vec![self.key]);
-        let (timestamp, local_time) = (self.timestamp, BASE + self.local);
+        let (timestamp, local_time) = (self.timestamp, self.base + self.local);
         let (deletion, live) = (DeletionTime { timestamp, local_time }, DeletionTime::LIVE);
         let whole = if matches!(self.kind, Kind::DeletePartition) { deletion } else { live };
         let mut out = Vec::new();
