@@ -44,35 +44,39 @@ impl EarlierSchema {
     pub async fn read(config: &StorageConfig, shards: usize) -> Result<Option<Self>, StorageError> {
         crate::directory::ensure(&config.data_dir).await?;
         crate::directory::ensure(&config.schema_dir).await?;
-        let group0 = config.group0_dir();
-        let is_migrated = exists(&group0).await?;
-        if !is_migrated {
-            takeover::prepare(config, shards).await?;
-        }
+        let is_migrated = exists(&config.group0_dir()).await?;
         let path = schema_log::path(&config.schema_dir);
-        let log = if exists(&path).await? { Some(schema_log::open(&path).await?) } else { None };
-        if is_migrated {
-            return Ok(log.map(|log| {
-                let index = log.changes.len() as u64;
-                Self { changes: log.changes, index, expects_manifest: log.is_listed }
+        let mut must = 0;
+        if !is_migrated {
+            let mut missing = Missing::default();
+            // The storage names what is missing of the manifest itself.
+            let listed = Listed::read(&config.manifest_dir, &mut Missing::default()).await?;
+            let has_log = exists(&path).await?;
+            if listed.current.is_none() && !has_log {
+                // Only a node without a past: another one's tables would come to life as they once were.
+                takeover::prepare(config, shards).await?;
+            } else if !has_log {
+                missing.add(format!("{}: the schema", config.group0_dir().display()));
+            }
+            missing.settle(&config.accept_missing)?;
+            must = listed.state.agreed;
+        }
+        if !exists(&path).await? {
+            return Ok((must > 0).then(|| Self {
+                changes: Vec::new(),
+                index: must,
+                expects_manifest: false,
             }));
         }
-        // Before anything is made in its place.
+        let log = schema_log::open(&path).await?;
+        let found = log.changes.len() as u64;
         let mut missing = Missing::default();
-        let listed = Listed::read(&config.manifest_dir, &mut missing).await?;
-        let found = log.as_ref().map_or(0, |log| log.changes.len() as u64);
-        let must = listed.state.agreed;
-        if log.is_none() && listed.current.is_some() {
-            missing.add(format!("{}: the schema", group0.display()));
-        } else if must > found {
+        if must > found {
             missing.add(format!("{}: {} of {must} schema changes", path.display(), must - found));
         }
+        // Before anything is made in its place.
         missing.settle(&config.accept_missing)?;
-        if log.is_none() && must == 0 {
-            return Ok(None);
-        }
-        let (changes, expects_manifest) = log.map(|log| (log.changes, log.is_listed)).unwrap_or_default();
-        Ok(Some(Self { changes, index: found.max(must), expects_manifest }))
+        Ok(Some(Self { changes: log.changes, index: found.max(must), expects_manifest: log.is_listed }))
     }
 
     /// Checks that this is the schema with which the control plane began: a start ended before the log was

@@ -295,6 +295,27 @@ fn a_takeover_that_keeps_nothing_removes_each_file_once_its_rows_are_there_also_
     assert!(!config.schema_dir.join("takeover").exists());
 }
 
+/// Cassandra's files stay beside the node's: they are no reason to begin anew.
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn a_node_that_lost_its_schema_is_not_taken_over_a_second_time() {
+    let (_directory, config) = cassandra();
+    start(&config, async |_| ()).expect("a start");
+    let (group0, aside) = (config.group0_dir(), config.schema_dir.join("aside"));
+    std::fs::rename(&group0, &aside).unwrap();
+    let before = files(&config.data_dir);
+    for _ in 0..2 {
+        let error = start(&config, async |_| ()).expect_err("a node without its schema").to_string();
+        assert!(error.contains(&group0.display().to_string()), "{error}");
+        assert_eq!(files(&config.data_dir), before);
+        for name in ["schema.log", "takeover", "group0"] {
+            assert!(!config.schema_dir.join(name).exists(), "{name} was made");
+        }
+    }
+    std::fs::rename(&aside, &group0).unwrap();
+    start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
+}
+
 /// Data that cannot be read is refused by name, and nothing is made.
 #[test]
 fn what_cannot_be_taken_over_is_refused_and_nothing_changes() {
