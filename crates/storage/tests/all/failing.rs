@@ -62,6 +62,16 @@ fn listen(storage: &Storage) -> Rc<RefCell<Vec<Trouble>>> {
     heard
 }
 
+/// Lets the listener run, which is a task of its own, until it has heard of something.
+async fn until_heard(heard: &RefCell<Vec<Trouble>>) {
+    for _ in 0..100 {
+        if !heard.borrow().is_empty() {
+            return;
+        }
+        reactor::yield_now().await;
+    }
+}
+
 /// Runs a node on a simulated disk: `work` uses its cell to switch the disk's faults on and off.
 fn on_faulty_disk<F>(faults: DiskFaults, work: impl Fn(Rc<Cell<bool>>) -> F + 'static)
 where
@@ -132,6 +142,7 @@ fn a_write_error_fails_the_flush_and_loses_nothing_whatever_the_policy() {
             let error = storage.flush(ID).await.expect_err("the disk fails");
             assert!(matches!(error, StorageError::Io { .. }), "{policy:?}: {error}");
             assert_eq!(all(&storage).await.expect("a read of memory"), "01234", "{policy:?}");
+            until_heard(&heard).await;
             assert!(matches!(&heard.borrow()[..], [Trouble::Data { .. }, ..]), "{policy:?}: {heard:?}");
             set(&fails, false).await;
             storage.flush(ID).await.expect("a flush");
@@ -157,6 +168,7 @@ fn a_commit_log_that_could_not_be_made_durable_ends_writes_and_reads_go_on() {
         let error = storage.apply(&bytes, Deadline::NEVER).await.expect_err("the log stays dead");
         assert!(matches!(error, StorageError::CommitlogDead { .. }), "{error}");
         assert_eq!(all(&storage).await.expect("a read"), "01234");
+        until_heard(&heard).await;
         assert!(matches!(&heard.borrow()[..], [Trouble::Commitlog { .. }, ..]), "{heard:?}");
     });
 }
@@ -218,6 +230,7 @@ async fn refused_and_again(storage: &Storage, fails: &Cell<bool>, stops: bool) {
         assert!(error.to_string().contains("commitlog"), "names the file: {error}");
     }
     assert_eq!(all(storage).await.expect("a read"), "01234", "reads go on");
+    until_heard(&heard).await;
     assert!(matches!(&heard.borrow()[..], [Trouble::Commitlog { .. }, ..]), "{heard:?}");
     if stops {
         storage.stop_writes();
@@ -312,6 +325,7 @@ fn a_wrong_checksum_fails_each_request_that_meets_it_until_a_scrub_whatever_the_
                 }
             }
             assert_eq!(storage.stats().tables[0].files, 1, "{policy:?}");
+            until_heard(&heard).await;
             assert!(matches!(&heard.borrow()[..], [Trouble::Corrupt { .. }, ..]), "{policy:?}: {heard:?}");
             let error = storage.scrub(ID, ScrubMode::Abort).await.expect_err("damage");
             assert!(
