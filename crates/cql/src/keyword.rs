@@ -196,20 +196,34 @@ keywords! {
 impl Keyword {
     /// The keyword spelt `word`, in any case.
     pub(crate) fn of(word: &str) -> Option<Self> {
-        let mut buffer = [0_u8; LENGTH_MAX];
-        let folded = buffer.get_mut(..word.len())?;
-        folded.copy_from_slice(word.as_bytes());
+        let mut folded = [0; KEY_BYTES];
+        folded.get_mut(..word.len())?.copy_from_slice(word.as_bytes());
         folded.make_ascii_lowercase();
-        let folded: &[u8] = folded;
-        BY_SPELLING
-            .binary_search_by(|(spelling, _)| spelling.as_bytes().cmp(folded))
-            .ok()
-            .map(|index| BY_SPELLING[index].1)
+        let index = KEYS.binary_search(&u128::from_be_bytes(folded)).ok()?;
+        Some(BY_SPELLING[index].1)
     }
 }
 
-/// The longest spelling's length in bytes.
-const LENGTH_MAX: usize = 14;
+/// Bytes of a [`key`]; no spelling is longer.
+const KEY_BYTES: usize = size_of::<u128>();
+
+/// The spellings of [`BY_SPELLING`] as numbers: comparing those is a tenth of the work of comparing texts.
+static KEYS: [u128; BY_SPELLING.len()] = {
+    let mut keys = [0; BY_SPELLING.len()];
+    let mut index = 0;
+    while index < keys.len() {
+        keys[index] = key(BY_SPELLING[index].0);
+        index += 1;
+    }
+    keys
+};
+
+/// A spelling as a number. Numbers are ordered as their spellings are.
+const fn key(spelling: &str) -> u128 {
+    let mut padded = [0; KEY_BYTES];
+    padded.split_at_mut(spelling.len()).0.copy_from_slice(spelling.as_bytes());
+    u128::from_be_bytes(padded)
+}
 
 /// Every spelling, sorted.
 const BY_SPELLING: &[(&str, Keyword)] = &[
@@ -374,11 +388,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_are_sorted_folded_and_fit_the_buffer() {
+    fn spellings_are_sorted_and_folded() {
         assert!(BY_SPELLING.windows(2).all(|pair| pair[0].0 < pair[1].0));
         for (spelling, keyword) in BY_SPELLING {
             assert_eq!(spelling.to_ascii_lowercase(), *spelling);
-            assert!(spelling.len() <= LENGTH_MAX);
             assert_eq!(Keyword::of(&spelling.to_ascii_uppercase()), Some(*keyword));
         }
     }
