@@ -281,14 +281,18 @@ fn write_result(
     result: &Result<(), QueryError>,
     response: &Response,
 ) {
-    let warnings = response.warnings.iter().map(String::as_str);
-    let payload: Option<(&str, Option<&[u8]>)> =
-        response.tablet_payload.as_ref().map(|tablet| (TABLETS_ROUTING_V1_PAYLOAD, Some(tablet.as_slice())));
     respond(session, header, |mut builder| {
+        // Most answers have none of these; a builder that is passed on is moved.
         if let Some(trace) = &response.trace {
             builder = builder.tracing_id(&trace.id());
         }
-        builder = builder.warnings(warnings).custom_payload(payload.into_iter());
+        if !response.warnings.is_empty() {
+            builder = builder.warnings(response.warnings.iter().map(String::as_str));
+        }
+        if let Some(tablet) = &response.tablet_payload {
+            let payload = (TABLETS_ROUTING_V1_PAYLOAD, Some(tablet.as_slice()));
+            builder = builder.custom_payload(std::iter::once(payload));
+        }
         match result {
             Ok(()) => builder.result_encoded(&response.body),
             Err(failure) => {
