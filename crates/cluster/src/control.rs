@@ -12,15 +12,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use model::schema::{ChangeError, Schema, SchemaChange};
+use model::tablet::FIRST_NODE;
 use reactor::{Event, Group, Permit, Semaphore, mesh};
 use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError};
 
-use crate::NodeNumber;
 use crate::consensus::LogLimits;
 use crate::group0::{Change, ClusterState, Command, Group0, Group0Error, GroupFailure, Refusal, RequestId};
-
-/// The number of a cluster's first node.
-const FIRST_NODE: NodeNumber = 1;
 
 /// A change was not made, or did not take effect everywhere.
 #[derive(Debug, Clone, thiserror::Error)]

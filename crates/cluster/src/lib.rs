@@ -14,6 +14,4 @@ pub mod fuzzing;
 pub mod group0;
 
 pub use control::{ClusterError, ControlPlane, Turn, change_schema, open_storage};
-
-/// The number of a node within its cluster: given once, from 1 on, and never given to another node.
-pub type NodeNumber = u16;
+pub use model::tablet::NodeNumber;

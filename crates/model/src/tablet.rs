@@ -1,4 +1,4 @@
-//! Tablets: the 2^k equal token ranges of a table, and which shard of a node has each.
+//! Tablets: the 2^k equal token ranges of a table, their replicas, and which shard of a lone node has each.
 //!
 //! A token, moved to unsigned by adding 2^63, belongs to the tablet its top k bits name. Shards take
 //! contiguous runs of tablets, so that reading shard after shard reads in the order of tokens.
@@ -7,6 +7,21 @@ use crate::token::Token;
 
 /// Most tablets a table may have, as a power of two.
 pub const TABLETS_LOG2_MAX: u8 = 20;
+
+/// The number of a node within its cluster: given once, from 1 on, and never given to another node.
+pub type NodeNumber = u16;
+
+/// The number of a cluster's first node.
+pub const FIRST_NODE: NodeNumber = 1;
+
+/// One of the places that have a copy of a tablet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Replica {
+    /// The node.
+    pub node: NodeNumber,
+    /// The shard of that node.
+    pub shard: u16,
+}
 
 /// The number of a tablet within its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +69,7 @@ impl TabletMap {
         (Token((first ^ (1 << 63)) as i64), Token((last ^ (1 << 63)) as i64))
     }
 
-    /// The shard, of `shards`, that has a tablet.
+    /// The shard, of `shards`, that has a tablet of a node that is alone.
     #[inline]
     pub fn shard_of(self, tablet: TabletId, shards: usize) -> usize {
         ((tablet.0 as usize) * shards) >> self.log2

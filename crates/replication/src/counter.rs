@@ -39,7 +39,7 @@ impl Replicator {
         let required = self.required(table.keyspace(), consistency)?;
         let view = MutationView::trusted(mutation);
         let token = view.map_err(|error| ReplicaFailure::from(error).here(required))?.token;
-        let shard = self.shard_of(table, token);
+        let shard = self.shard_of(self.replica_of(table, token));
         let mutation = mutation.to_vec();
         // A task of its own even on this shard: the turn must outlive a client that goes away.
         let call = call_and_note(shard, Group::STATEMENT, move || async move {
@@ -59,7 +59,7 @@ impl Replicator {
         let view = MutationView::parse(deltas)?;
         let table = self.storage().schema().table_by_id(view.table).cloned();
         let table = table.ok_or(ReplicaFailure::TableGone(view.table))?;
-        assert_eq!(self.shard_of(&table, view.token), reactor::shard_id(), "counters change on their shard");
+        assert_eq!(self.replica_of(&table, view.token), self.own(), "counters change on their shard");
         let acceptor = self.acceptor();
         let turn = acceptor.turn(view.table, view.key, deadline).await?;
         let slices: Slices = {

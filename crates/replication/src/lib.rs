@@ -27,3 +27,4 @@ pub use lwt::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
 pub use read::ReadLimits;
 pub use replica_counts::ReplicaCounts;
 pub use replicator::Replicator;
+pub use routing::Routing;

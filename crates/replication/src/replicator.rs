@@ -5,6 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use model::Table;
+use model::tablet::{FIRST_NODE, Replica};
 use storage::Storage;
 
 use crate::admission::RateLimiter;
@@ -13,6 +14,7 @@ use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
 use crate::replica_counts::KnownReplicaCounts;
+use crate::routing::Routings;
 
 /// Writes to and reads from replicas.
 #[derive(Clone)]
@@ -20,8 +22,11 @@ pub struct Replicator(Rc<Inner>);
 
 struct Inner {
     storage: Storage,
+    /// This shard.
+    own: Replica,
     data_center: String,
     replica_counts: RefCell<KnownReplicaCounts>,
+    routings: RefCell<Routings>,
     acceptor: Acceptor,
     limiter: RateLimiter,
     /// Logged batches that are being tried again.
@@ -49,8 +54,10 @@ impl Replicator {
     pub fn new(storage: Storage, data_center: impl Into<String>) -> Self {
         let inner = Inner {
             storage,
+            own: Replica { node: FIRST_NODE, shard: reactor::shard_id() as u16 },
             data_center: data_center.into(),
             replica_counts: RefCell::new(KnownReplicaCounts::default()),
+            routings: RefCell::default(),
             retries: Rc::default(),
             limiter: RateLimiter::default(),
             acceptor: Acceptor::new(Rc::new(PartitionLines::default())),
@@ -82,6 +89,18 @@ impl Replicator {
     /// The shard's part in conditional writes.
     pub(crate) fn acceptor(&self) -> &Acceptor {
         &self.0.acceptor
+    }
+
+    /// This shard, as a replica.
+    #[inline]
+    pub fn own(&self) -> Replica {
+        self.0.own
+    }
+
+    /// The routings of tables.
+    #[inline]
+    pub(crate) fn routings(&self) -> &RefCell<Routings> {
+        &self.0.routings
     }
 
     /// How many answers a level waits for in a keyspace.

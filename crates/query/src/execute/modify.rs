@@ -68,7 +68,11 @@ async fn send(
     let table = &plan.table;
     let failed = |error| Engine::write_failed(error, table, mutation, level, WriteType::Simple);
     let view = MutationView::trusted(mutation).map_err(|error| QueryError::Internal(error.to_string()))?;
-    match engine.begin_mutation(table, (mutation, view.token), level, timeout) {
+    let begun = match engine.replicator().can_begin_writes() {
+        true => engine.begin_mutation(table, (mutation, view.token), level, timeout),
+        false => Ok(None),
+    };
+    match begun {
         Ok(Some(pending)) => reactor::in_place!(pending.finish(mutation)).map_err(failed),
         // Boxed, so that a write that begins at once carries no space for it.
         Ok(None) => Box::pin(engine.write(table, mutation, level, WriteType::Simple, timeout)).await,

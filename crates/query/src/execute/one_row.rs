@@ -84,7 +84,9 @@ pub fn begin(
     };
     let now = payload.is_none();
     // Checked before the write is built: a write that has to wait for its turn is built later.
-    if now && (plan.timeout.is_some() || !engine.replicator().can_begin_writes()) {
+    let replicator = engine.replicator();
+    let may_begin = replicator.can_begin_writes();
+    if now && (plan.timeout.is_some() || !may_begin) {
         return Ok(Attempt::NotBegun);
     }
     let level = consistency::for_write(request.parameters.consistency)?;
@@ -95,7 +97,7 @@ pub fn begin(
     mutation.clear();
     let moment = moment(engine, request);
     let slices = &mut buffers.read.slices;
-    let wants = |token| !now || engine.replicator().shard_of(&plan.table, token) == reactor::shard_id();
+    let wants = |token| !now || replicator.replica_of(&plan.table, token) == replicator.own();
     let (token, written) = updates::plain(plan, request.binding, moment, (key, slices), wants, mutation)?;
     if written == Plain::Unwanted {
         return Ok(Attempt::NotBegun);
@@ -107,7 +109,11 @@ pub fn begin(
     if written == Plain::Nothing {
         return Ok(Attempt::Nothing);
     }
-    let stage = match engine.begin_mutation(&plan.table, (mutation, token), level, timeout) {
+    let begun = match may_begin {
+        true => engine.begin_mutation(&plan.table, (mutation, token), level, timeout),
+        false => Ok(None),
+    };
+    let stage = match begun {
         Ok(Some(pending)) => {
             buffers.pending = Some(pending);
             Stage::Pending { scratch: scratch.keep(), level }

@@ -1,4 +1,4 @@
-//! Tells clients that asked for it which shard owns the tablet of their request.
+//! Tells clients that asked for it which replicas have the tablet of their request.
 
 use model::{Table, Token};
 use wire::extensions::append_tablet;
@@ -20,15 +20,17 @@ pub fn hint(
     }
     let tablets = table.tablets();
     let tablet = tablets.tablet_of(token);
-    let shard = engine.replicator().shard_of_tablet(table, tablet);
-    if shard == reactor::shard_id() {
+    let (replicator, routing) = (engine.replicator(), engine.replicator().routing(table));
+    let replicas = routing.replicas(tablet);
+    if replicas.contains(&replicator.own()) {
         return;
     }
     let (first, last) = tablets.range(tablet);
     let mut out = Vec::new();
     // The payload's first token is excluded; before the ring's first there is only the minimum, which no key
     // has.
-    let replicas = std::iter::once((engine.config().host_id, shard as i32));
+    let host_id = engine.config().host_id;
+    let replicas = replicas.iter().map(|replica| (host_id, replicator.shard_of(*replica) as i32));
     append_tablet(&mut out, first.0.saturating_sub(1), last.0, replicas);
     *payload = Some(out);
 }

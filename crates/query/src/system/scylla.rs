@@ -119,13 +119,15 @@ pub(super) fn tables_by_token(schema: &Schema) -> Vec<&Table> {
 
 /// Fills `system.tablets` for a table.
 pub(super) fn tablets(rows: &mut Rows<'_>, table: &Table, replicator: &Replicator, node: &NodeFacts) {
-    let map = table.tablets();
+    let routing = replicator.routing(table);
+    let map = routing.tablets();
     for tablet in map.tablets() {
+        let replicas = routing.replicas(tablet).iter();
         rows.row(|row| {
             row.text("keyspace_name", table.keyspace());
             row.uuid("table_id", table.id().0);
             row.bigint("last_token", map.range(tablet).1.0);
-            row.replicas("replicas", [(node.host_id, replicator.shard_of_tablet(table, tablet))]);
+            row.replicas("replicas", replicas.map(|replica| (node.host_id, replicator.shard_of(*replica))));
             row.text("resize_type", "none");
             row.bigint("resize_seq_number", 0);
             row.text("table_name", table.name());

@@ -42,7 +42,7 @@ impl Replicator {
     ) -> Result<CasOutcome, CasError<R::Error>> {
         let required = self.required(table.keyspace(), serial)?;
         self.required(table.keyspace(), commit)?;
-        let shard = self.shard_of(table, key.token);
+        let shard = self.shard_of(self.replica_of(table, key.token));
         let (reads, now) = request.reads();
         let prepare = Prepare { table: table.id(), key: key.clone(), reads, now };
         let round = Round { replicator: self, shard, required, deadlines };

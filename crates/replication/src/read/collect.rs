@@ -1,4 +1,4 @@
-//! Reads from the shards of a plan one after the other and hands their rows to the consumer.
+//! Reads from the replicas of a plan one after the other and hands their rows to the consumer.
 
 use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, call_and_note};
 
@@ -6,7 +6,7 @@ use model::{RowView, Token};
 
 use super::ReadLimits;
 use super::answer::{Answer, Fed, Request, answer};
-use super::plan::ReadPlan;
+use super::plan::{ReadPlan, within};
 use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::{Replicator, here};
 
@@ -19,13 +19,16 @@ pub(super) async fn collect(
     consumer: &mut dyn RowConsumer,
 ) -> Result<(), ReplicationError> {
     let mut watched = Watched { consumer, stopped: false };
-    for shard in plan.shards() {
-        if shard == reactor::shard_id() {
+    for run in plan.runs() {
+        let part = within(command, &run);
+        let command = part.as_ref().unwrap_or(command);
+        if run.replica == replicator.own() {
             let read = reactor::in_place!(replicator.storage().read(command, &mut watched));
             read.map_err(|error| ReplicaFailure::from(error).here(plan.required))?;
         } else {
             // Boxed, so that a read of this shard does not carry the space of a call.
-            Box::pin(remote(shard, command, limits, plan.required, &mut watched)).await?;
+            Box::pin(remote(replicator.shard_of(run.replica), command, limits, plan.required, &mut watched))
+                .await?;
         }
         if watched.stopped {
             break;

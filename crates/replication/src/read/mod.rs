@@ -43,7 +43,8 @@ pub enum FromMemory {
 pub struct Unread {
     /// Of the replica on this shard.
     local: Box<storage::Unread>,
-    plan: ReadPlan,
+    /// Answers to wait for.
+    required: u32,
 }
 
 impl Replicator {
@@ -73,7 +74,7 @@ impl Replicator {
         }
         if admission::may_be_limited(&command.table)
             && let PartitionRange::Key(key) = &command.range
-            && *plan.shards().start() == reactor::shard_id()
+            && self.replica_of(&command.table, key.token) == self.own()
         {
             let checked = self.limiter().check(&command.table, key.token, Operation::Read, true);
             checked.map_err(|failure| failure.here(required))?;
@@ -109,17 +110,15 @@ impl Replicator {
         consumer: &mut dyn RowConsumer,
     ) -> Result<FromMemory, ReplicationError> {
         let PartitionRange::Key(key) = &command.range else { return Ok(FromMemory::NotBegun) };
-        let (table, own) = (&command.table, reactor::shard_id());
-        if self.shard_of(table, key.token) != own || admission::may_be_limited(table) {
+        let table = &command.table;
+        if self.replica_of(table, key.token) != self.own() || admission::may_be_limited(table) {
             return Ok(FromMemory::NotBegun);
         }
         let required = self.required_of(table, consistency)?;
         Ok(match self.storage().read_from_memory(command, consumer) {
             storage::FromMemory::Done => FromMemory::Done,
             storage::FromMemory::NotBegun => FromMemory::NotBegun,
-            storage::FromMemory::Partial(local) => {
-                FromMemory::Partial(Unread { local, plan: ReadPlan::of_shard(own, required) })
-            }
+            storage::FromMemory::Partial(local) => FromMemory::Partial(Unread { local, required }),
         })
     }
 
@@ -137,14 +136,14 @@ impl Replicator {
     pub async fn read_unread(
         &self,
         command: &ReadCommand,
-        Unread { local, plan }: Unread,
+        Unread { local, required }: Unread,
         deadline: Deadline,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), ReplicationError> {
         let reading = pin!(self.storage().read_unread(command, local, consumer));
         match reactor::timeout(deadline, reading).await {
-            Ok(read) => read.map_err(|error| ReplicaFailure::from(error).here(plan.required)),
-            Err(_) => Err(ReplicationError::TimedOut { received: 0, required: plan.required }),
+            Ok(read) => read.map_err(|error| ReplicaFailure::from(error).here(required)),
+            Err(_) => Err(ReplicationError::TimedOut { received: 0, required }),
         }
     }
 }

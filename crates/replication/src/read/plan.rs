@@ -1,44 +1,47 @@
-//! Which shards a read goes to, in which order.
+//! Which replicas a read goes to, in which order.
 
-use std::ops::RangeInclusive;
+use std::rc::Rc;
 
-use storage::{PartitionRange, ReadCommand};
+use model::Token;
+use storage::{PartitionBound, PartitionRange, ReadCommand};
 
 use crate::replicator::Replicator;
+use crate::routing::{Routing, Run};
 
-/// The replicas of one read. Small, because what a read leaves unread carries it.
-#[derive(Debug, Clone, Copy)]
+/// The replicas of one read.
+#[derive(Debug, Clone)]
 pub(super) struct ReadPlan {
-    /// First and last shard of this node, in token order: they have contiguous runs of tablets.
-    first: u16,
-    last: u16,
+    routing: Rc<Routing>,
+    /// First and last token of the partitions that are read.
+    tokens: (Token, Token),
     /// Answers to wait for.
     pub(super) required: u32,
 }
 
 impl ReadPlan {
-    #[inline]
     pub(super) fn new(replicator: &Replicator, command: &ReadCommand, required: u32) -> Self {
-        let table = &command.table;
-        match &command.range {
-            PartitionRange::Key(key) => Self::of_shard(replicator.shard_of(table, key.token), required),
-            PartitionRange::Between { from, to } => {
-                let shard_of = |token| replicator.shard_of(table, token) as u16;
-                // The tokens of a range that is empty may be the other way round: then there is no shard.
-                Self { first: shard_of(from.token), last: shard_of(to.token), required }
-            }
-        }
+        let tokens = match &command.range {
+            PartitionRange::Key(key) => (key.token, key.token),
+            PartitionRange::Between { from, to } => (from.token, to.token),
+        };
+        Self { routing: replicator.routing(&command.table), tokens, required }
     }
 
-    /// A read of one partition.
-    #[inline]
-    pub(super) fn of_shard(shard: usize, required: u32) -> Self {
-        Self { first: shard as u16, last: shard as u16, required }
+    /// The parts of the read, each of one replica, in token order.
+    pub(super) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.routing.runs(self.tokens.0, self.tokens.1)
     }
+}
 
-    /// The shards, in token order.
-    #[inline]
-    pub(super) fn shards(&self) -> RangeInclusive<usize> {
-        usize::from(self.first)..=usize::from(self.last)
+/// The part of a read that lies in a run; `None` if that is all of it.
+pub(super) fn within(command: &ReadCommand, run: &Run) -> Option<ReadCommand> {
+    let PartitionRange::Between { from, to } = &command.range else { return None };
+    let (first, last) = run.tokens;
+    if from.token >= first && to.token <= last {
+        return None;
     }
+    let bound = |token| PartitionBound { token, key: None, inclusive: true };
+    let from = if from.token < first { bound(first) } else { from.clone() };
+    let to = if to.token > last { bound(last) } else { to.clone() };
+    Some(ReadCommand { range: PartitionRange::Between { from, to }, ..command.clone() })
 }

@@ -15,12 +15,13 @@ pub(super) async fn collect(
     mutation: &MutationView<'_>,
     deadline: Deadline,
 ) -> Result<(), ReplicationError> {
-    if plan.shard() == reactor::shard_id() {
+    if plan.replica == replicator.own() {
         // Storage keeps the deadline wherever it waits: no timer here.
         return reactor::in_place!(send::here(replicator, mutation, deadline, plan.required));
     }
     // Boxed, so that a write of this shard does not carry the space of a call.
-    let applying = Box::pin(send::there(plan.shard(), mutation.as_bytes().to_vec(), deadline, plan.required));
+    let shard = replicator.shard_of(plan.replica);
+    let applying = Box::pin(send::there(shard, mutation.as_bytes().to_vec(), deadline, plan.required));
     let answer = reactor::timeout(deadline, applying).await;
     answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required: plan.required }))
 }

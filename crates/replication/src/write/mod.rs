@@ -38,7 +38,7 @@ impl Replicator {
             MutationView::trusted(mutation).map_err(|error| ReplicaFailure::from(error).here(required))?;
         let token = view.token;
         let plan = WritePlan::new(self, table, token, required);
-        if admission::may_be_limited(table) && plan.shard() == reactor::shard_id() {
+        if admission::may_be_limited(table) && plan.replica == self.own() {
             let checked = self.limiter().check(table, token, Operation::Write, true);
             checked.map_err(|failure| failure.here(required))?;
         }
@@ -59,7 +59,8 @@ impl Replicator {
     }
 
     /// Begins [`Replicator::write`] if the partition belongs to this shard and nothing has to be waited for
-    /// before the commit log has the write; otherwise returns `None`, and nothing was begun.
+    /// before the commit log has the write; otherwise returns `None`, and nothing was begun. The caller has
+    /// checked [`Replicator::can_begin_writes`] and not waited since.
     ///
     /// # Errors
     /// As [`Replicator::write`].
@@ -71,14 +72,15 @@ impl Replicator {
         consistency: Consistency,
         deadline: Deadline,
     ) -> Result<Option<Pending>, ReplicationError> {
-        if !self.can_begin_writes() || admission::may_be_limited(table) {
+        debug_assert!(self.can_begin_writes());
+        if admission::may_be_limited(table) {
             return Ok(None);
         }
         self.check_size(mutation)?;
         let required = self.required_of(table, consistency)?;
         // Storage finds the tablet anyway, and begins nothing if another shard has it.
         match self.storage().begin_made(mutation, table, token, deadline) {
-            Ok(begun) => Ok(begun.map(|local| Pending::new(local, WritePlan::here(required)))),
+            Ok(begun) => Ok(begun.map(|local| Pending::new(local, WritePlan::here(self, required)))),
             Err(error) => Err(ReplicaFailure::from(error).here(required)),
         }
     }

@@ -23,7 +23,11 @@ pub struct Pending {
 impl Pending {
     #[inline]
     pub(super) fn new(local: Applying, plan: WritePlan) -> Self {
-        assert_eq!(plan.shard(), reactor::shard_id(), "a write that this shard's replica has begun");
+        debug_assert_eq!(
+            usize::from(plan.replica.shard),
+            reactor::shard_id(),
+            "a write that this shard's replica has begun"
+        );
         Self { local, plan }
     }
 

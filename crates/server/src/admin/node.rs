@@ -255,7 +255,9 @@ pub(crate) async fn files_with(table: &TableName, text: &str, is_hex: bool) -> R
         partition_key_text::parse(found, text, reactor::wall_clock_us() / 1000)
     };
     let key = DecoratedKey::new(key.map_err(ApiError::bad)?);
-    let owner = here()?.replicator().shard_of(found, key.token);
+    let shard = here()?;
+    let replicator = shard.replicator();
+    let owner = replicator.shard_of(replicator.replica_of(found, key.token));
     let id = table.id;
     let asked = mesh::call(owner, Group::ADMIN, move || async move {
         let files = here()?.storage().files_with(id, &key).await?;

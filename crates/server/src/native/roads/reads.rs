@@ -172,7 +172,7 @@ impl Table {
                 let Value::Bytes(value) = value else { continue };
                 append_component(&mut key, values.len(), value).expect("a short key");
             }
-            engine.replicator().shard_of(table, DecoratedKey::new(key).token) == shard
+            usize::from(engine.replicator().replica_of(table, DecoratedKey::new(key).token).shard) == shard
         };
         (0..).filter(is_there).take(count).collect()
     }
