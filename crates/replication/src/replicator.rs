@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use model::Table;
-use model::tablet::{FIRST_NODE, Replica};
+use model::tablet::{FIRST_NODE, Replica, TabletId};
+use model::{Table, Token};
 use storage::Storage;
 
 use crate::admission::RateLimiter;
@@ -14,7 +14,7 @@ use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
 use crate::replica_counts::KnownReplicaCounts;
-use crate::routing::Routings;
+use crate::routing::{Routing, Routings};
 
 /// Writes to and reads from replicas.
 #[derive(Clone)]
@@ -97,10 +97,41 @@ impl Replicator {
         self.0.own
     }
 
-    /// The routings of tables.
+    /// The routing of a table at its present version.
     #[inline]
-    pub(crate) fn routings(&self) -> &RefCell<Routings> {
-        &self.0.routings
+    pub fn routing(&self, table: &Table) -> Rc<Routing> {
+        self.with_routing(table, Rc::clone)
+    }
+
+    #[inline]
+    fn with_routing<T>(&self, table: &Table, look: impl FnOnce(&Rc<Routing>) -> T) -> T {
+        if let Some(routing) = self.0.routings.borrow().last(table) {
+            return look(routing);
+        }
+        let schema = self.0.storage.schema();
+        look(self.0.routings.borrow_mut().find(table, &schema, reactor::shard_count()))
+    }
+
+    /// The shard of this node that is a replica.
+    ///
+    /// # Panics
+    /// For another node's replica: nothing reaches other nodes yet, and no routing names one.
+    #[inline]
+    pub fn shard_of(&self, replica: Replica) -> usize {
+        assert_eq!(replica.node, FIRST_NODE, "a replica of this node");
+        usize::from(replica.shard)
+    }
+
+    /// The replica that requests for a token go to.
+    #[inline]
+    pub fn replica_of(&self, table: &Table, token: Token) -> Replica {
+        self.with_routing(table, |routing| routing.replica_of(token))
+    }
+
+    /// The tablets of `table` that this shard has, by token.
+    pub fn own_tablets(&self, table: &Table) -> impl Iterator<Item = TabletId> {
+        let (own, routing) = (self.own(), self.routing(table));
+        table.tablets().tablets().filter(move |tablet| routing.replicas(*tablet).contains(&own))
     }
 
     /// How many answers a level waits for in a keyspace.

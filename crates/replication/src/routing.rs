@@ -11,8 +11,6 @@ use std::rc::Rc;
 use model::tablet::{FIRST_NODE, Replica, TabletId, TabletMap};
 use model::{Schema, Table, TableId, Token};
 
-use crate::replicator::Replicator;
-
 /// The replicas of all tablets of one table, at one version.
 #[derive(Debug)]
 pub struct Routing {
@@ -107,13 +105,14 @@ pub(crate) struct Routings {
 impl Routings {
     /// The routing of a table, if it is the one that was found last.
     #[inline]
-    fn last(&self, table: &Table) -> Option<&Rc<Routing>> {
+    pub(crate) fn last(&self, table: &Table) -> Option<&Rc<Routing>> {
         let (id, routing) = self.last.as_ref()?;
         (*id == table.id() && routing.tablets == table.tablets()).then_some(routing)
     }
 
+    /// The routing of a table of `schema` on a node of `shards` shards.
     #[inline(never)]
-    fn find(&mut self, table: &Table, schema: &Schema, shards: usize) -> &Rc<Routing> {
+    pub(crate) fn find(&mut self, table: &Table, schema: &Schema, shards: usize) -> &Rc<Routing> {
         let (id, tablets) = (table.id(), table.tablets());
         // A table that is made again with an id of before may be cut otherwise.
         let routing = match self.known.get(&id).filter(|known| known.tablets == tablets) {
@@ -127,45 +126,6 @@ impl Routings {
             }
         };
         &self.last.insert((id, routing)).1
-    }
-}
-
-impl Replicator {
-    /// The routing of a table at its present version.
-    #[inline]
-    pub fn routing(&self, table: &Table) -> Rc<Routing> {
-        self.with_routing(table, Rc::clone)
-    }
-
-    #[inline]
-    fn with_routing<T>(&self, table: &Table, look: impl FnOnce(&Rc<Routing>) -> T) -> T {
-        if let Some(routing) = self.routings().borrow().last(table) {
-            return look(routing);
-        }
-        let schema = self.storage().schema();
-        look(self.routings().borrow_mut().find(table, &schema, reactor::shard_count()))
-    }
-
-    /// The shard of this node that is a replica.
-    ///
-    /// # Panics
-    /// For another node's replica: nothing reaches other nodes yet, and no routing names one.
-    #[inline]
-    pub fn shard_of(&self, replica: Replica) -> usize {
-        assert_eq!(replica.node, FIRST_NODE, "a replica of this node");
-        usize::from(replica.shard)
-    }
-
-    /// The replica that requests for a token go to.
-    #[inline]
-    pub fn replica_of(&self, table: &Table, token: Token) -> Replica {
-        self.with_routing(table, |routing| routing.replica_of(token))
-    }
-
-    /// The tablets of `table` that this shard has, by token.
-    pub fn own_tablets(&self, table: &Table) -> impl Iterator<Item = TabletId> {
-        let (own, routing) = (self.own(), self.routing(table));
-        table.tablets().tablets().filter(move |tablet| routing.replicas(*tablet).contains(&own))
     }
 }
 
