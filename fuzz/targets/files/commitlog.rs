@@ -1,4 +1,5 @@
 //! Fuzzes segments of the commit log, also behind correct checksums.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| storage::fuzzing::commitlog(data));
+pub(crate) fn run(data: &[u8]) {
+    storage::fuzzing::commitlog(data);
+}

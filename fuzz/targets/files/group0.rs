@@ -1,4 +1,5 @@
 //! Fuzzes the files, commands and messages of group 0.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cluster::fuzzing::group0(data));
+pub(crate) fn run(data: &[u8]) {
+    cluster::fuzzing::group0(data);
+}

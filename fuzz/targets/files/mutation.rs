@@ -1,7 +1,6 @@
 //! Fuzzes model::mutation::MutationView, a write as bytes.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     if let Ok(mutation) = model::mutation::MutationView::parse(data) {
         for (_, row) in mutation.rows() {
             let _ = (row.liveness(), row.deletion(), row.cells().count());
@@ -11,4 +10,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         }
         let _ = mutation.static_row().map(|row| row.cells().count());
     }
-});
+}

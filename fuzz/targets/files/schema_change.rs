@@ -1,6 +1,5 @@
 //! Fuzzes model::schema::SchemaChange from the schema log.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let _ = model::schema::SchemaChange::decode(data);
-});
+}

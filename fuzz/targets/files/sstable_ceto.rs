@@ -1,4 +1,5 @@
 //! Fuzzes `Ceto.db`.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| sstable::fuzzing::extras(data));
+pub(crate) fn run(data: &[u8]) {
+    sstable::fuzzing::extras(data);
+}

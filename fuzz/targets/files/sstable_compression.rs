@@ -1,4 +1,5 @@
 //! Fuzzes `CompressionInfo.db`, `CRC.db` and compressed chunks.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| sstable::fuzzing::compression(data));
+pub(crate) fn run(data: &[u8]) {
+    sstable::fuzzing::compression(data);
+}

@@ -1,13 +1,11 @@
 //! Fuzzes `Index.db` with its promoted blocks; the first byte chooses a random table.
-#![no_main]
 
-#[path = "../../crates/sstable/tests/support/mod.rs"]
-mod support;
+use crate::support;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((&seed, bytes)) = data.split_first() else { return };
     let mut random = support::Random::new(u64::from(seed));
     let shape = support::shape(&mut random);
     let table = support::table(&mut random, &shape);
     sstable::fuzzing::index(bytes, &table);
-});
+}

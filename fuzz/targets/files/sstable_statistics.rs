@@ -1,4 +1,5 @@
 //! Fuzzes `Statistics.db`.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| sstable::fuzzing::statistics(data));
+pub(crate) fn run(data: &[u8]) {
+    sstable::fuzzing::statistics(data);
+}

@@ -1,7 +1,6 @@
 //! Fuzzes validation, comparison and walking of values of any type.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((&length, rest)) = data.split_first() else { return };
     let Some((class, value)) = rest.split_at_checked(usize::from(length)) else { return };
     let Ok(class) = std::str::from_utf8(class) else { return };
@@ -10,4 +9,4 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let _ = model::compare::compare(&ty, a, b);
         let _ = model::validate::validate(&ty, value);
     }
-});
+}

@@ -1,4 +1,5 @@
 //! Fuzzes compressed bodies.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wire::fuzzing::compressed_body(data));
+pub(crate) fn run(data: &[u8]) {
+    wire::fuzzing::compressed_body(data);
+}

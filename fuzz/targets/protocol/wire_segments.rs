@@ -1,14 +1,13 @@
 //! Fuzzes version 5's segments, as they are and with their checksums put right, so that what lies behind is reached too.
-#![no_main]
 
 use wire::segment::crc::{crc24, crc32};
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     wire::fuzzing::segments(data);
     let mut repaired = data.to_vec();
     repair(&mut repaired);
     wire::fuzzing::segments(&repaired);
-});
+}
 
 /// Puts the checksums of all segments right; the first byte chooses the format, as in `wire::fuzzing`.
 fn repair(data: &mut [u8]) {

@@ -1,4 +1,5 @@
 //! Fuzzes types in result metadata.
-#![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wire::fuzzing::type_option(data));
+pub(crate) fn run(data: &[u8]) {
+    wire::fuzzing::type_option(data);
+}

@@ -3,12 +3,10 @@
 //! Work that grows by itself shows in it: texts that double, terms that are made again at each level, numbers
 //! whose digits a client need not send. Bytes are counted and not time, so that each run of an input counts
 //! the same.
-#![no_main]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use libfuzzer_sys::fuzz_target;
 use query::fuzzing::Statements;
 
 /// Bytes that any statement may allocate: the largest text of JSON, which grows by doubling, and what one row's
@@ -41,12 +39,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     STATEMENTS.with(|statements| {
         let before = ALLOCATED.get();
         statements.prepare(text);
         let work = ALLOCATED.get() - before;
-        assert!(work <= FREE_BYTES + PER_BYTE * data.len() as u64, "{work} bytes for a text of {}", data.len());
+        assert!(
+            work <= FREE_BYTES + PER_BYTE * data.len() as u64,
+            "{work} bytes for a text of {}",
+            data.len()
+        );
     });
-});
+}

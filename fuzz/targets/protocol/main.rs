@@ -1,0 +1,24 @@
+//! Decoders of what clients send: frames and bodies, CQL text, types and values.
+#![no_main]
+
+mod cql;
+mod marshal;
+mod value;
+mod wire_compressed_body;
+mod wire_frames;
+mod wire_request_body;
+mod wire_response_body;
+mod wire_segments;
+mod wire_type_option;
+
+fuzz::targets!(
+    cql,
+    marshal,
+    value,
+    wire_compressed_body,
+    wire_frames,
+    wire_request_body,
+    wire_response_body,
+    wire_segments,
+    wire_type_option
+);
