@@ -54,7 +54,7 @@ coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
   -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 # A target triple keeps the flags away from build scripts.
 triple=$(rustc -vV | sed -n 's/^host: //p')
-RUSTFLAGS="$coverage" cargo build --release --locked --target "$triple" "${programs[@]/#/--bin=}"
+RUSTFLAGS="$coverage" cargo build --release --locked --target-dir target --target "$triple" "${programs[@]/#/--bin=}"
 for target in "${targets[@]}"; do mkdir -p "corpus/$target" ".found/$target" "artifacts/$target"; done
 if $keep; then
   for target in "${targets[@]}"; do
