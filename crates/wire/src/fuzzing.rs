@@ -6,6 +6,7 @@ use crate::client;
 use crate::compression::Compression;
 use crate::extensions::Extensions;
 use crate::frame::{Direction, Flags, Frame, FrameHeader, Opcode};
+use crate::node::{self, hello::Hello};
 use crate::reader::Reader;
 use crate::request::{self, Request};
 use crate::segment::{Decoded, SegmentDecoder, SegmentFormat};
@@ -135,4 +136,45 @@ pub fn response_body(data: &[u8]) {
 /// A type in metadata.
 pub fn type_option(data: &[u8]) {
     let _: Result<model::CqlType, _> = read_option(&mut Reader::new(data));
+}
+
+/// Messages between nodes: the first byte chooses one, or frames.
+pub fn node_messages(data: &[u8]) {
+    let Some((&first, message)) = data.split_first() else { return };
+    match first % 4 {
+        0 => {
+            let mut rest = message;
+            while let Ok(Some((frame, behind))) = node::frame::Frame::cut(rest, MAX_FRAME_BYTES) {
+                let mut scratch = Vec::new();
+                if let Ok(body) = frame.body(MAX_FRAME_BYTES, &mut scratch) {
+                    assert!(body.len() <= MAX_FRAME_BYTES);
+                }
+                rest = behind;
+            }
+        }
+        1 => {
+            if let Ok(hello) = Hello::decode(message) {
+                let mut out = Vec::new();
+                hello.encode(&mut out);
+                // What is written may be longer than what was read: numbers have several lengths in CBOR.
+                assert!(out.len() > node::hello::HELLO_BYTES_MAX || Hello::decode(&out) == Ok(hello));
+            }
+            let _: Result<String, _> = node::hello::decode_refusal(message);
+        }
+        2 => {
+            if let Ok(mutate) = node::mutate::decode(message) {
+                let mut out = Vec::new();
+                node::mutate::encode(&mutate, &mut out);
+                assert_eq!(out, message);
+            }
+        }
+        _ => {
+            if let Ok(read) = node::read::Read::decode(message) {
+                let mut out = Vec::new();
+                read.encode(&mut out);
+                assert_eq!(out, message);
+                assert_eq!(read.slices.iter().count(), read.slices.len());
+            }
+        }
+    }
 }

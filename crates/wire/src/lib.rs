@@ -1,4 +1,4 @@
-//! Bytes between machines: the CQL native protocol v3 to v5; no sockets.
+//! Bytes between machines: the CQL native protocol v3 to v5, and messages between nodes; no sockets.
 //!
 //! A server reads with `segment` (version 5) and [`frame::Frame::cut`], decodes with [`request::decode`] and
 //! answers with [`response::ResponseBuilder`], which appends to the send buffer. Requests borrow from the
@@ -16,6 +16,7 @@ pub mod extensions;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod node;
 pub mod protocol_error;
 pub mod reader;
 pub mod request;

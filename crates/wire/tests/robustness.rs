@@ -70,13 +70,14 @@ const _: () = assert!(MAX_FRAME_BYTES <= wire::segment::PAYLOAD_BYTES_MAX);
 
 type Entry = (&'static str, fn(&[u8]));
 
-const ENTRIES: [Entry; 6] = [
+const ENTRIES: [Entry; 7] = [
     ("frames", fuzzing::frames),
     ("request_body", fuzzing::request_body),
     ("segments", fuzzing::segments),
     ("compressed_body", fuzzing::compressed_body),
     ("response_body", fuzzing::response_body),
     ("type_option", fuzzing::type_option),
+    ("node_messages", fuzzing::node_messages),
 ];
 
 fn golden_bytes() -> Vec<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! Decoders of what clients send: frames and bodies, CQL text, types and values.
+//! Decoders of what clients and other nodes send: frames and bodies, CQL text, types and values.
 #![no_main]
 
 mod cql;
@@ -6,6 +6,7 @@ mod marshal;
 mod value;
 mod wire_compressed_body;
 mod wire_frames;
+mod wire_node;
 mod wire_request_body;
 mod wire_response_body;
 mod wire_segments;
@@ -17,6 +18,7 @@ fuzz::targets!(
     value,
     wire_compressed_body,
     wire_frames,
+    wire_node,
     wire_request_body,
     wire_response_body,
     wire_segments,

@@ -1,0 +1,142 @@
+//! The first message of each side of a connection: which node of which cluster it is.
+//!
+//! A connection begins with a frame of version 0 whose body is [`MAGIC`] and the CBOR of a [`Hello`]. The
+//! answer is such a frame too, or one with the flag ERROR whose body is [`MAGIC`] and the reason, in words.
+
+use minicbor::{Decode, Encode};
+
+use super::NodeError;
+
+/// The first bytes of a first message: a client of another protocol does not send them.
+pub const MAGIC: [u8; 4] = *b"ceto";
+/// The version of the frames of first messages.
+pub const HELLO_VERSION: u8 = 0;
+/// Longest first message, [`MAGIC`] included: whoever sends it is not known yet.
+pub const HELLO_BYTES_MAX: usize = 4096;
+
+/// A UUID.
+pub type Uuid = [u8; 16];
+
+/// The epoch of the control plane: it changes when a majority was lost and the rest went on without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct Epoch {
+    /// Grows by one with each.
+    #[n(0)]
+    pub number: u64,
+    /// Tells two of one number apart.
+    #[n(1)]
+    #[cbor(with = "minicbor::bytes")]
+    pub id: Uuid,
+}
+
+/// A node's word about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Hello {
+    /// The lowest version of the protocol it speaks.
+    #[n(0)]
+    pub version_min: u8,
+    /// The highest.
+    #[n(1)]
+    pub version_max: u8,
+    /// Its cluster; `None` if it is in none yet.
+    #[n(2)]
+    #[cbor(with = "minicbor::bytes")]
+    pub cluster_id: Option<Uuid>,
+    /// The name of the cluster that it is in or wants to join.
+    #[n(3)]
+    pub cluster_name: String,
+    /// The partitioner, by its name in Cassandra's configuration.
+    #[n(4)]
+    pub partitioner: String,
+    /// Lives and dies with its data directory.
+    #[n(5)]
+    #[cbor(with = "minicbor::bytes")]
+    pub host_id: Uuid,
+    /// The node that it means to reach; `None` where only an address is known.
+    #[n(6)]
+    #[cbor(with = "minicbor::bytes")]
+    pub expected: Option<Uuid>,
+    /// Its number in the cluster; 0 if it is in none yet.
+    #[n(7)]
+    pub node: u16,
+    /// How often its data directory was started.
+    #[n(8)]
+    pub generation: u64,
+    /// Drawn at each start: two processes on copies of one directory differ.
+    #[n(9)]
+    pub boot: u64,
+    /// The shard at this end of the connection.
+    #[n(10)]
+    pub shard: u16,
+    /// How many shards the node has.
+    #[n(11)]
+    pub shards: u16,
+    /// What it can do that a node of an earlier version cannot, by name.
+    #[n(12)]
+    pub features: Vec<String>,
+    /// The epoch of its control plane; `None` if it is in no cluster yet.
+    #[n(13)]
+    pub epoch: Option<Epoch>,
+}
+
+impl Hello {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC);
+        minicbor::encode(self, out).expect("writing to memory does not fail");
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`NodeError`] for other bytes, a message of more than [`HELLO_BYTES_MAX`], and one whose numbers
+    /// contradict each other.
+    pub fn decode(message: &[u8]) -> Result<Self, NodeError> {
+        let field = "a first message";
+        let invalid = |reason: String| NodeError::Invalid { field, reason };
+        if message.len() > HELLO_BYTES_MAX {
+            return Err(NodeError::TooLong { length: message.len() as u64, limit: HELLO_BYTES_MAX });
+        }
+        let cbor = message.strip_prefix(&MAGIC).ok_or_else(|| invalid("it is no ceto node's".to_owned()))?;
+        let mut decoder = minicbor::Decoder::new(cbor);
+        let hello: Self = decoder.decode().map_err(|error| invalid(error.to_string()))?;
+        match cbor.len() - decoder.position() {
+            0 => {}
+            bytes => return Err(NodeError::Trailing { bytes }),
+        }
+        if hello.version_min > hello.version_max {
+            let (min, max) = (hello.version_min, hello.version_max);
+            return Err(invalid(format!("its lowest version, {min}, is above its highest, {max}")));
+        }
+        if hello.shard >= hello.shards {
+            return Err(invalid(format!("it is shard {} of {}", hello.shard, hello.shards)));
+        }
+        Ok(hello)
+    }
+
+    /// The version that two nodes speak with each other: the highest that both do.
+    pub fn common_version(&self, other: &Self) -> Option<u8> {
+        let highest = self.version_max.min(other.version_max);
+        (highest >= self.version_min.max(other.version_min)).then_some(highest)
+    }
+}
+
+/// Appends the answer that refuses a connection.
+pub fn encode_refusal(reason: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(reason.as_bytes());
+}
+
+/// The reason in such an answer, without control characters: it is written to a log.
+///
+/// # Errors
+/// [`NodeError`] for other bytes and more than [`HELLO_BYTES_MAX`].
+pub fn decode_refusal(message: &[u8]) -> Result<String, NodeError> {
+    let invalid = |reason: &str| NodeError::Invalid { field: "a refusal", reason: reason.to_owned() };
+    if message.len() > HELLO_BYTES_MAX {
+        return Err(NodeError::TooLong { length: message.len() as u64, limit: HELLO_BYTES_MAX });
+    }
+    let text = message.strip_prefix(&MAGIC).ok_or_else(|| invalid("it is no ceto node's"))?;
+    let text = std::str::from_utf8(text).map_err(|_| invalid("it is not UTF-8"))?;
+    Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+}
