@@ -8,6 +8,7 @@
 
 mod cluster;
 mod http;
+mod patience;
 mod snapshots;
 mod tables;
 mod text;

@@ -4,12 +4,7 @@ use serde_json::Value;
 
 use super::CtlError;
 use super::http::{Api, escaped};
-use super::text::{Table, size};
-
-fn print(text: &str) {
-    // A reader that has gone has seen enough.
-    let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes());
-}
+use super::text::{Table, print, size};
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)

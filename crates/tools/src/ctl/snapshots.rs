@@ -1,18 +1,11 @@
 //! `snapshot`, `listsnapshots`, `clearsnapshot`.
 
-use std::io::Write;
-
 use serde_json::Value;
 
 use super::CtlError;
 use super::http::{Api, escaped};
-use super::text::{Table, size};
+use super::text::{Table, print, size};
 use super::verbs::SnapshotOptions;
-
-fn print(text: &str) {
-    // A reader that has gone has seen enough.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
-}
 
 /// Seconds of `12h` and the like: s, m, h, d.
 fn seconds(text: &str) -> Result<u64, CtlError> {

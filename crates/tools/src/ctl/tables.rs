@@ -1,18 +1,12 @@
 //! `tablestats` and `tablehistograms`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
 use serde_json::Value;
 
 use super::CtlError;
 use super::http::{Api, escaped};
-use super::text::size;
-
-fn print(text: &str) {
-    // A reader that has gone has seen enough.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
-}
+use super::text::{print, size};
 
 /// Tables by keyspace, of those that are named (or not, with `ignore`).
 async fn wanted(

@@ -2,6 +2,14 @@
 //!
 //! Source: Cassandra 5.0 `TableBuilder`, `FileUtils.stringifyFileSize`.
 
+use std::io::Write;
+
+/// Writes to standard output.
+pub(super) fn print(text: &str) {
+    // A reader that has gone has seen enough.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
 /// Rows of columns that line up.
 pub(super) struct Table {
     delimiter: &'static str,

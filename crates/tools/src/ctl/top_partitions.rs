@@ -1,18 +1,16 @@
 //! `toppartitions`: which partitions are asked for most. `getsstables`: which table files have one.
 
-use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
-use reactor::{Deadline, Group, timeout};
 use serde_json::Value;
 
 use super::CtlError;
 use super::http::{Api, escaped};
+use super::patience::patiently;
+use super::text::print;
 
 const DURATION_MS_DEFAULT: u64 = 5000;
-/// A sampling that lasts longer tells so, and how often it does.
-const SILENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(super) struct TopOptions {
@@ -80,7 +78,13 @@ impl TopOptions {
 
 pub(super) async fn top_partitions(api: &Api, options: &TopOptions) -> Result<(), CtlError> {
     let path = options.path()?;
-    let answer = wait(api, path, Duration::from_millis(options.duration_ms())).await?;
+    let request = {
+        let api = api.clone();
+        async move { api.get(&path).await }
+    };
+    let all = options.duration_ms() / 1000;
+    let progress = async |taken: Duration| format!("{} of {all} s", taken.as_secs());
+    let answer = patiently("toppartitions", request, progress).await?;
     let mut text = String::new();
     for (sampler, of) in [("WRITES", "write"), ("READS", "read")] {
         if !options.samplers.iter().any(|wanted| wanted.eq_ignore_ascii_case(sampler)) {
@@ -117,34 +121,6 @@ fn list(sampler: &str, of: &str, answer: &Value, options: &TopOptions) -> String
     text
 }
 
-/// Asks and waits; a line tells how much of the time is over.
-async fn wait(api: &Api, path: String, duration: Duration) -> Result<Value, CtlError> {
-    let began = reactor::now();
-    let asking = {
-        let api = api.clone();
-        reactor::spawn(Group::ADMIN, async move { api.get(&path).await })
-    };
-    let mut asking = std::pin::pin!(asking);
-    let terminal = std::io::stderr().is_terminal();
-    let mut told = false;
-    let answer = loop {
-        match timeout(Deadline::after(SILENCE), asking.as_mut()).await {
-            Ok(answer) => break answer,
-            Err(_) => {
-                told = true;
-                let (start, end) = if terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-                let (taken, all) = (began.elapsed().as_secs(), duration.as_secs());
-                // Nobody may be looking.
-                let _ = write!(std::io::stderr().lock(), "{start}toppartitions: {taken} of {all} s{end}");
-            }
-        }
-    };
-    if told && terminal {
-        eprint!("\r\x1b[K");
-    }
-    answer.map_err(|_| CtlError::Answer("toppartitions was lost".to_owned()))?
-}
-
 /// Prints the table files that have a partition.
 pub(super) async fn files_with(
     api: &Api,
@@ -159,11 +135,6 @@ pub(super) async fn files_with(
         print(&format!("{file}\n"));
     }
     Ok(())
-}
-
-fn print(text: &str) {
-    // A reader that has gone has seen enough.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

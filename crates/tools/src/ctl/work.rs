@@ -1,18 +1,12 @@
 //! Verbs that make a node do something, with progress messages while it takes its time.
 
-use std::io::{IsTerminal, Write};
-use std::time::Duration;
-
-use reactor::{Deadline, Group, timeout};
 use serde_json::Value;
 
 use super::CtlError;
 use super::http::{Api, escaped};
-use super::text::{Table, size};
+use super::patience::patiently;
+use super::text::{Table, print, size};
 use super::verbs::{Of, ScrubOptions, VerifyOptions};
-
-/// How long a node may be silent before the user gets a progress message, and the time between further ones.
-const SILENCE: Duration = Duration::from_secs(2);
 
 /// The result of a scrub in validation mode that found damage.
 const VALIDATION_ERRORS: u64 = 3;
@@ -29,31 +23,17 @@ async fn paths(api: &Api, of: &Of, path: &str, user_only: bool) -> Result<Vec<St
     Ok(keyspaces.iter().map(|keyspace| format!("{path}/{}{parameter}", escaped(keyspace))).collect())
 }
 
-/// Sends a request and waits; on a terminal a line shows the time and the running compactions.
-async fn patiently(api: &Api, what: &str, path: String) -> Result<Value, CtlError> {
-    let began = reactor::now();
-    let asking = {
-        let (api, path) = (api.clone(), path);
-        reactor::spawn(Group::ADMIN, async move { api.post(&path).await })
+/// Sends a request and waits; progress messages name the running compactions.
+async fn post(api: &Api, what: &str, path: String) -> Result<Value, CtlError> {
+    let request = {
+        let api = api.clone();
+        async move { api.post(&path).await }
     };
-    let mut asking = std::pin::pin!(asking);
-    let mut told = false;
-    let answer = loop {
-        match timeout(Deadline::after(SILENCE), asking.as_mut()).await {
-            Ok(answer) => break answer,
-            Err(_) => {
-                told = true;
-                tell(api, what, began.elapsed()).await;
-            }
-        }
-    };
-    if told && std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
-    }
-    answer.map_err(|_| CtlError::Answer(format!("{what} was lost")))?
+    patiently(what, request, async |taken| format!("{} s {}", taken.as_secs(), running(api).await)).await
 }
 
-async fn tell(api: &Api, what: &str, taken: Duration) {
+/// The running compactions, each with how much of it is done.
+async fn running(api: &Api) -> String {
     let running = api.get("/compaction_manager/compactions").await.unwrap_or(Value::Null);
     let progress: Vec<String> = running
         .as_array()
@@ -66,16 +46,12 @@ async fn tell(api: &Api, what: &str, taken: Duration) {
             Some(percent.map_or(name.clone(), |percent| format!("{name} {percent} %")))
         })
         .collect();
-    let line = format!("{what}: {} s {}", taken.as_secs(), progress.join(", "));
-    let end = if std::io::stderr().is_terminal() { "" } else { "\n" };
-    let start = if end.is_empty() { "\r\x1b[K" } else { "" };
-    // Standard error may be closed.
-    let _ = write!(std::io::stderr().lock(), "{start}{line}{end}");
+    progress.join(", ")
 }
 
 async fn each(api: &Api, of: &Of, what: &str, path: &str, user_only: bool) -> Result<(), CtlError> {
     for path in paths(api, of, path, user_only).await? {
-        patiently(api, what, path).await?;
+        post(api, what, path).await?;
     }
     Ok(())
 }
@@ -89,7 +65,7 @@ pub(super) async fn compact(api: &Api, of: &Of, split_output: bool) -> Result<()
     for path in paths(api, of, "/storage_service/keyspace_compaction", false).await? {
         let separator = if path.contains('?') { '&' } else { '?' };
         let path = format!("{path}{separator}split_output={split_output}&report=true");
-        let report = patiently(api, "compact", path).await?;
+        let report = post(api, "compact", path).await?;
         for file in report.get("damaged").and_then(Value::as_array).into_iter().flatten() {
             left_out += 1;
             print(&format!("{}: damaged, left as it is\n", file.as_str().unwrap_or("?")));
@@ -146,7 +122,7 @@ pub(super) async fn scrub(api: &Api, options: &ScrubOptions) -> Result<(), CtlEr
             escaped(&mode.to_uppercase()),
             options.no_snapshot
         );
-        let report = patiently(api, "scrub", path).await?;
+        let report = post(api, "scrub", path).await?;
         let number = |name: &str| report.get(name).and_then(Value::as_u64).unwrap_or(0);
         if number("damaged_sstables") > 0 {
             print(&format!(
@@ -175,7 +151,7 @@ pub(super) async fn verify(api: &Api, options: &VerifyOptions) -> Result<(), Ctl
             "{path}{separator}quick={}&extended={}&dfp={}",
             options.quick, options.extended, options.dfp
         );
-        let report = patiently(api, "verify", path).await?;
+        let report = post(api, "verify", path).await?;
         files += report.get("sstables").and_then(Value::as_u64).unwrap_or(0);
         for file in report.get("damaged").and_then(Value::as_array).into_iter().flatten() {
             let text = |name: &str| file.get(name).and_then(Value::as_str).unwrap_or("?");
@@ -201,12 +177,8 @@ pub(super) async fn forget(api: &Api, cache: &str) -> Result<(), CtlError> {
 pub(super) async fn upgrade(api: &Api, of: &Of, include_all: bool) -> Result<(), CtlError> {
     for path in paths(api, of, "/storage_service/keyspace_upgrade_sstables", true).await? {
         let separator = if path.contains('?') { '&' } else { '?' };
-        patiently(
-            api,
-            "upgradesstables",
-            format!("{path}{separator}exclude_current_version={}", !include_all),
-        )
-        .await?;
+        post(api, "upgradesstables", format!("{path}{separator}exclude_current_version={}", !include_all))
+            .await?;
     }
     Ok(())
 }
@@ -229,7 +201,7 @@ pub(super) async fn auto_compaction(api: &Api, of: &Of, on: bool) -> Result<(), 
 
 pub(super) async fn refresh(api: &Api, keyspace: &str, table: &str) -> Result<(), CtlError> {
     let path = format!("/storage_service/sstables/{}?cf={}", escaped(keyspace), escaped(table));
-    patiently(api, "refresh", path).await.map(drop)
+    post(api, "refresh", path).await.map(drop)
 }
 
 pub(super) async fn import(
@@ -246,13 +218,13 @@ pub(super) async fn import(
             escaped(table),
             escaped(directory)
         );
-        patiently(api, "import", path).await?;
+        post(api, "import", path).await?;
     }
     Ok(())
 }
 
 pub(super) async fn drain(api: &Api) -> Result<(), CtlError> {
-    patiently(api, "drain", "/storage_service/drain".to_owned()).await.map(drop)
+    post(api, "drain", "/storage_service/drain".to_owned()).await.map(drop)
 }
 
 pub(super) async fn enable_binary(api: &Api) -> Result<(), CtlError> {
@@ -375,9 +347,4 @@ pub(super) async fn compaction_history(api: &Api) -> Result<(), CtlError> {
     }
     print(&format!("Compaction History: \n{}", table.print()));
     Ok(())
-}
-
-fn print(text: &str) {
-    // A reader that has gone has seen enough.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
