@@ -274,6 +274,13 @@ fn first_messages_come_back_and_lies_are_told() {
         let error = decoded(&fields).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
     }
+    let mut of_a_later_version = Vec::new();
+    hello().encode(&mut of_a_later_version);
+    // CBOR's array of 14 fields becomes one of 15.
+    assert_eq!(of_a_later_version[4], 0x8e);
+    of_a_later_version[4] = 0x8f;
+    of_a_later_version.push(1);
+    assert_eq!(Hello::decode(&of_a_later_version), Ok(hello()));
     let error = Hello::decode(b"GET / HTTP/1.1\r\n\r\n").unwrap_err();
     assert_eq!(error.to_string(), "a first message: it is no ceto node's");
 }
