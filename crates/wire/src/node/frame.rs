@@ -40,7 +40,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What a frame asks for; an answer has the verb of its request.
+    /// The kind of a frame's request; an answer has that of its request.
     Verb, "a frame's verb":
     /// The first message of each side of a connection ([`super::hello`]).
     Hello = 0,
@@ -109,7 +109,7 @@ impl FrameFlags {
 /// A header but for length and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What is asked for.
+    /// The kind of request.
     pub verb: Verb,
     /// Facts about the frame.
     pub flags: FrameFlags,

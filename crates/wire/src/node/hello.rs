@@ -71,7 +71,7 @@ pub struct Hello {
     /// How many shards the node has.
     #[n(11)]
     pub shards: u16,
-    /// What it can do that a node of an earlier version cannot, by name.
+    /// Names of abilities that nodes of earlier versions lack.
     #[n(12)]
     pub features: Vec<String>,
     /// The epoch of its control plane; `None` if it is in no cluster yet.
