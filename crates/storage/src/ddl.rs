@@ -188,7 +188,8 @@ impl Storage {
     /// Forgets all rows of a table on this shard, durably and without a snapshot.
     ///
     /// # Errors
-    /// [`StorageError::UnknownTable`]; errors of the commit log: the table is then as it was.
+    /// [`StorageError::UnknownTable`]; errors of the commit log: the table is then as it was. After a failure
+    /// of the disk the next start may find the truncation in the log and carry it out.
     pub async fn truncate_shard(&self, table: TableId) -> Result<(), StorageError> {
         let store = self.table_store(table)?;
         let mut alone = Vec::new();
@@ -205,8 +206,13 @@ impl Storage {
             })
             .collect();
         let record = encode_truncation(table, &generations);
-        let hold = self.0.log.append(EntryKind::Truncate, &record, Deadline::after(TRUNCATE_WITHIN)).await?;
-        self.0.log.sync().await?;
+        let logged = async {
+            let within = Deadline::after(TRUNCATE_WITHIN);
+            let hold = self.0.log.append(EntryKind::Truncate, &record, within).await?;
+            self.0.log.sync().await.map(|()| hold)
+        };
+        let hold =
+            logged.await.inspect_err(|_| store.tablets().for_each(|tablet| tablet.doubt_truncation()))?;
         let removing: Vec<Edit> = generations.iter().map(|g| Edit::Removing((table, *g))).collect();
         let noted = self.0.manifest.note(&removing).await;
         if let Err(error) = &noted {

@@ -169,6 +169,7 @@ impl Storage {
                 Some(upto) => self.0.log.sync_upto(upto).await,
                 None => self.0.log.sync().await,
             };
+            let logged = logged.and_then(|()| tablet.check_truncation(&self.0.log));
             logged.inspect_err(|error| self.note_write_error(error, true))?;
             let spool = self.0.throttle.spool(memtable.bytes(), memtable.partition_count());
             let file = self.write_memtable(tablet, &memtable, &spool).await;

@@ -161,6 +161,15 @@ impl Commitlog {
         Ok(())
     }
 
+    /// Checks that the last write and flush of the log did not fail. If they did, the next start may find
+    /// entries that were reported as failed; once the log can be written again it has none of them.
+    ///
+    /// # Errors
+    /// The failure.
+    pub(crate) fn check_health(&self) -> Result<(), StorageError> {
+        self.0.state.borrow().health.check()
+    }
+
     /// Ends the time without a limit: the old entries are applied, and the log keeps to its limit from now
     /// on.
     pub(crate) fn keep_to_limit(&self) {

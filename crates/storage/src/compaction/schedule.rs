@@ -123,7 +123,8 @@ impl Storage {
 
     /// The job that the tablet's strategy wants, with the permit to run it.
     fn plan_job(&self, tablet: &Rc<Tablet>) -> Option<(Job, reactor::Permit)> {
-        if tablet.is_dropped() || tablet.is_claimed() || !tablet.compacts_itself() {
+        let is_in_doubt = tablet.check_truncation(&self.0.log).is_err();
+        if is_in_doubt || tablet.is_dropped() || tablet.is_claimed() || !tablet.compacts_itself() {
             return None;
         }
         let table = tablet.table();

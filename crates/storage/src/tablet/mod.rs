@@ -26,8 +26,8 @@ use smallvec::SmallVec;
 use sstable::{Component, Descriptor};
 
 use crate::cache::{RowCache, TabletCache};
-use crate::commitlog::Hold;
 use crate::commitlog::format::Position;
+use crate::commitlog::{Commitlog, Hold};
 use crate::compaction::{Chooser, Facts};
 use crate::error::StorageError;
 use crate::memtable::Memtable;
@@ -77,6 +77,8 @@ pub(crate) struct Tablet {
     closers: Cell<u32>,
     /// Tasks that have the tablet to themselves: a compaction ends early for them.
     claims: Cell<u32>,
+    /// Whether a truncation failed that the next start may find in the commit log.
+    truncation_in_doubt: Cell<bool>,
     marked: Cell<bool>,
     /// Generations of files that are in no set any more but may still be on the disk, so that the next start
     /// would read them. Until they are removed no tombstone may be purged, and every truncation has to name
@@ -128,6 +130,7 @@ impl Tablet {
             writing: Cell::new(0),
             closers: Cell::new(0),
             claims: Cell::new(0),
+            truncation_in_doubt: Cell::new(false),
             marked: Cell::new(true),
             budget,
             orphans: RefCell::new(BTreeMap::new()),
@@ -186,6 +189,28 @@ impl Tablet {
     /// Whether a task wants the tablet to itself, so that compactions give up.
     pub(crate) fn is_claimed(&self) -> bool {
         self.claims.get() > 0
+    }
+
+    /// Notes that a truncation failed which the next start may find in the commit log. It would remove the files
+    /// that the truncation names: until then no file may be made of their rows, or of rows in memory.
+    pub(crate) fn doubt_truncation(&self) {
+        if !self.truncation_in_doubt.replace(true) {
+            self.claims.set(self.claims.get() + 1);
+        }
+    }
+
+    /// Ends the doubt about a truncation if `log` has none of its failed entries any more.
+    ///
+    /// # Errors
+    /// The log's failure: the doubt goes on.
+    pub(crate) fn check_truncation(&self, log: &Commitlog) -> Result<(), StorageError> {
+        if self.truncation_in_doubt.get() {
+            log.check_health()?;
+            self.truncation_in_doubt.set(false);
+            self.claims.set(self.claims.get() - 1);
+            self.look_again();
+        }
+        Ok(())
     }
 
     /// The present revision of the table.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::table::{ID, changes, values, write};
 use reactor::Deadline;
 use reactor::sim::{DiskFaults, World};
-use storage::{DiskMark, PartitionRange, Storage, StorageConfig, StorageError, Trouble};
+use storage::{CompactOptions, DiskMark, PartitionRange, Storage, StorageConfig, StorageError, Trouble};
 
 /// The size of the device, and the bytes of it that have to stay free.
 const CAPACITY: u64 = 32 << 20;
@@ -275,4 +275,53 @@ fn a_killed_node_starts_on_a_disk_without_any_space() {
         world.run().expect("an end");
         assert_eq!(world.outcome(node), Some(Ok(())), "{keys}");
     }
+}
+
+/// The record of a truncation may reach the disk although the flush of the device failed. The next start
+/// carries it out: it removes the files it names, and leaves out entries of the log before it.
+#[test]
+fn a_truncation_that_failed_happens_whole_or_not_at_all() {
+    let mut world = World::new(16);
+    let faults = |sync_error| DiskFaults { sync_error, lose_unsynced: false, ..DiskFaults::default() };
+    let (step, left) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
+    let seen = (Rc::clone(&step), Rc::clone(&left));
+    let node = world.add_node_with(1, faults(0.0), move |_| {
+        let (step, left) = seen.clone();
+        async move {
+            let storage = opened(0, 1).await;
+            if step.get() > 0 {
+                left.set(Some(values(&storage, PartitionRange::all()).await.expect("a read").len()));
+                return;
+            }
+            for key in ["in a file", "in another", "in memory"] {
+                storage.apply(&write(key, "c", "v", 1), Deadline::NEVER).await.expect("a write");
+                if key != "in memory" {
+                    storage.flush(ID).await.expect("a flush");
+                }
+            }
+            storage.sync_commitlog().await.expect("a flush of the device");
+            step.set(1);
+            reactor::sleep(Duration::from_secs(1)).await;
+            storage.truncate(ID).await.expect_err("the device fails");
+            step.set(2);
+            reactor::sleep(Duration::from_secs(1)).await;
+            // The table is as it was, and neither of these may make files that the truncation does not name.
+            assert_eq!(values(&storage, PartitionRange::all()).await.expect("a read").len(), 3);
+            storage.flush(ID).await.expect_err("a flush");
+            let options = CompactOptions { skips_flush: true, ..CompactOptions::default() };
+            storage.compact_with(ID, &options).await.expect_err("a compaction");
+            step.set(3);
+            reactor::sleep(Duration::from_secs(1000)).await;
+        }
+    });
+    world.run_until(|_| step.get() == 1).expect("the writes");
+    world.set_disk_faults(node, faults(1.0));
+    world.run_until(|_| step.get() == 2).expect("the truncation");
+    world.set_disk_faults(node, faults(0.0));
+    world.run_until(|_| step.get() == 3).expect("the compaction");
+    world.crash(node);
+    world.restart(node);
+    world.run().expect("an end");
+    assert_eq!(world.outcome(node), Some(Ok(())));
+    assert_eq!(left.get(), Some(0), "the truncation is in the log");
 }
