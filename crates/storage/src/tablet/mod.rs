@@ -191,8 +191,9 @@ impl Tablet {
         self.claims.get() > 0
     }
 
-    /// Notes that a truncation failed which the next start may find in the commit log. It would remove the files
-    /// that the truncation names: until then no file may be made of their rows, or of rows in memory.
+    /// Notes that a truncation failed which the next start may find in the commit log. That start would
+    /// remove the files that the truncation names: until then no file may be made of their rows, or of rows
+    /// in memory.
     pub(crate) fn doubt_truncation(&self) {
         if !self.truncation_in_doubt.replace(true) {
             self.claims.set(self.claims.get() + 1);
