@@ -2,22 +2,29 @@
 //! take effect on every shard.
 //!
 //! The path of a change of the schema: [`Turn::change`] on shard 0 → `Storage::prepare_changes` → group 0
-//! (durable, applied to the state) → `Storage::apply_agreed` on every shard, in the order of the log →
-//! answer. Effects follow the state: a shard that could not apply a change gets it from the state at the next
-//! start, as a node that crashed between the two does. Invariant: no other change comes between planning and
-//! applying, which the one permit for changes ensures.
+//! (durable, applied to the state) → the [`View`] of every shard → `Storage::apply_agreed` on every shard, in
+//! the order of the log → answer. Effects follow the state: a shard that could not apply a change gets it from
+//! the state at the next start, as a node that crashed between the two does. Invariant: no other change comes
+//! between planning and applying, which the one permit for changes ensures.
+
+mod founding;
+mod turn;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use model::schema::{ChangeError, Schema, SchemaChange};
+use model::schema::{ChangeError, SchemaChange};
 use model::tablet::FIRST_NODE;
-use reactor::{Event, Group, Permit, Semaphore, mesh};
+use reactor::{Event, Group, Semaphore, mesh};
 use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError};
 
+pub use turn::Turn;
+
 use crate::consensus::LogLimits;
-use crate::group0::{Change, ClusterState, Command, Group0, Group0Error, GroupFailure, Refusal, RequestId};
+use crate::group0::{Change, ClusterState, Group0, Group0Error, GroupFailure, Refusal};
+use crate::nodes::OwnFacts;
+use crate::view::{News, View};
 
 /// A change was not made, or did not take effect everywhere.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -55,6 +62,7 @@ pub enum ClusterError {
 struct Effect {
     index: u64,
     changes: Vec<SchemaChange>,
+    news: News,
 }
 
 /// The control plane, on shard 0.
@@ -63,6 +71,8 @@ pub struct ControlPlane {
     /// Set once the storage is open.
     storage: OnceCell<Storage>,
     effects: RefCell<VecDeque<Effect>>,
+    /// The state after the last command whose effects are in `effects`.
+    seen: RefCell<Rc<ClusterState>>,
     /// Whether a task carries effects to the shards.
     working: Cell<bool>,
     /// Index of the last command whose effects were carried to every shard.
@@ -74,17 +84,30 @@ pub struct ControlPlane {
     sequence: Cell<u64>,
 }
 
-/// Opens a shard's storage with the schema on which the node has agreed. Call it on each shard at about the
-/// same time; shard 0 opens group 0 first. The first start of this version takes over the schema of an
-/// earlier version's log, or of an Apache Cassandra node's data directory.
+/// As [`open_node`], for a node that nobody else will meet: for tests and benches.
 ///
 /// # Errors
-/// [`StorageError::ControlPlane`] for damage of group 0's files; those of the storage.
+/// As [`open_node`].
 pub async fn open_storage(
     config: StorageConfig,
     shard: usize,
     shards: usize,
 ) -> Result<Storage, StorageError> {
+    open_node(config, OwnFacts::unnamed(shards), shard).await
+}
+
+/// Opens a shard's storage with the schema and the tablets on which the node has agreed. Call it on each
+/// shard at about the same time; shard 0 opens group 0 first. The first start of this version takes over the
+/// schema of an earlier version's log, or of an Apache Cassandra node's data directory.
+///
+/// # Errors
+/// [`StorageError::ControlPlane`] for damage of group 0's files; those of the storage.
+pub async fn open_node(
+    config: StorageConfig,
+    facts: OwnFacts,
+    shard: usize,
+) -> Result<Storage, StorageError> {
+    let shards = usize::from(facts.shards);
     if shard != 0 {
         return Storage::open_other(config, shard, shards).await;
     }
@@ -93,7 +116,9 @@ pub async fn open_storage(
         let (config, opened) = (config.clone(), Rc::clone(&opened));
         async move {
             let earlier = EarlierSchema::read(&config, shards).await?;
-            let (control, agreed) = open_group(&config, earlier.as_ref()).await?;
+            let (control, agreed) = open_group(&config, &facts, earlier.as_ref()).await?;
+            let news = News::of(&control.group.state());
+            tell_shards(&news, shards).await?;
             drop(opened.set((control, earlier)));
             Ok(agreed)
         }
@@ -112,9 +137,10 @@ pub async fn open_storage(
     Ok(storage)
 }
 
-/// Opens group 0, or founds it with the schema of earlier.
+/// Opens group 0, or founds it with the schema of earlier; afterwards it knows this node as it is now.
 async fn open_group(
     config: &StorageConfig,
+    facts: &OwnFacts,
     earlier: Option<&EarlierSchema>,
 ) -> Result<(ControlPlane, AgreedSchema), StorageError> {
     let failed = |failure: GroupFailure| StorageError::ControlPlane(Rc::new(failure));
@@ -127,10 +153,12 @@ async fn open_group(
         Group0::create(&folder, FIRST_NODE, index, state).await.map_err(failed)?;
     }
     let group = Group0::open(&folder, FIRST_NODE, LogLimits::default()).await.map_err(failed)?;
-    let state = group.state();
     if let Some(earlier) = earlier {
-        earlier.check(config, state.schema())?;
+        earlier.check(config, group.state().schema())?;
     }
+    let sequence = Cell::new(0);
+    founding::introduce(&group, facts, &sequence).await?;
+    let state = group.state();
     let agreed = AgreedSchema {
         changes: state.history(),
         index: state.last_command(),
@@ -141,11 +169,12 @@ async fn open_group(
         group,
         storage: OnceCell::new(),
         effects: RefCell::default(),
+        seen: RefCell::new(Rc::clone(&state)),
         working: Cell::new(false),
         failure: RefCell::new(None),
         progress: Event::new(),
         turn: Rc::new(Semaphore::new(1)),
-        sequence: Cell::new(0),
+        sequence,
     };
     Ok((control, agreed))
 }
@@ -183,13 +212,15 @@ impl ControlPlane {
         let control = Rc::downgrade(self);
         self.group.on_applied(Rc::new(move |index, command, state| {
             let Some(control) = control.upgrade() else { return };
+            let before = control.seen.replace(Rc::clone(state));
             let is_applied = state
                 .requests()
                 .find(command.id)
                 .is_some_and(|done| done.index == index && done.refusal.is_none());
             if is_applied {
-                let changes = command.changes.iter().map(|Change::Schema(change)| change.clone()).collect();
-                control.effects.borrow_mut().push_back(Effect { index, changes });
+                let changes = command.changes.iter().filter_map(schema_change).collect();
+                let news = News::between(&before, state);
+                control.effects.borrow_mut().push_back(Effect { index, changes, news });
                 control.carry();
             }
         }));
@@ -205,11 +236,11 @@ impl ControlPlane {
         drop(reactor::spawn(Group::ADMIN, async move {
             loop {
                 let next = control.effects.borrow_mut().pop_front();
-                let Some(Effect { index, changes }) = next else { break };
+                let Some(Effect { index, changes, news }) = next else { break };
                 let before = control.effective.get();
                 assert!(before < index, "command {index} takes effect behind {before}");
-                if let Err(error) = control.apply(index, changes).await {
-                    reactor::error!("a change of the schema takes effect everywhere only at the next start";
+                if let Err(error) = control.apply(index, changes, news).await {
+                    reactor::error!("a change takes effect everywhere only at the next start";
                         index = index, error = error);
                     control.failure.replace(Some((index, error)));
                 }
@@ -220,52 +251,68 @@ impl ControlPlane {
         }));
     }
 
-    /// Has every shard apply changes. In a task of its own, so that its panic is an error here.
-    async fn apply(&self, index: u64, changes: Vec<SchemaChange>) -> Result<(), StorageError> {
+    /// Has every shard apply changes: new replicas are known before a table can be used, and those of a dropped
+    /// table until it cannot. In a task of its own, so that its panic is an error here.
+    async fn apply(&self, index: u64, changes: Vec<SchemaChange>, news: News) -> Result<(), StorageError> {
         let storage = self.storage.get().expect("commands are followed once the storage is open").clone();
-        let applying =
-            reactor::spawn(Group::ADMIN, async move { storage.apply_agreed(index, &changes).await });
+        let shards = reactor::shard_count();
+        let applying = reactor::spawn(Group::ADMIN, async move {
+            let (come, gone) = news.split();
+            tell_shards(&come, shards).await?;
+            storage.apply_agreed(index, &changes).await?;
+            tell_shards(&gone, shards).await
+        });
         let applied = applying.await;
         applied.unwrap_or_else(|panicked| Err(StorageError::Shard { shard: 0, reason: panicked.to_string() }))
     }
 }
 
-/// The right to change what is agreed upon; nothing else changes it until this is dropped.
-pub struct Turn {
-    control: Rc<ControlPlane>,
-    _permit: Permit,
+fn schema_change(change: &Change) -> Option<SchemaChange> {
+    match change {
+        Change::Schema(change) => Some(change.clone()),
+        Change::Found(_)
+        | Change::AddNode(_)
+        | Change::UpdateNode(..)
+        | Change::Place(_)
+        | Change::MoveTablet(_) => None,
+    }
 }
 
-impl Turn {
-    /// The schema at this moment.
-    pub fn schema(&self) -> Rc<Schema> {
-        Rc::clone(self.control.group.state().schema())
+/// Has the views of all shards learn what is new.
+async fn tell_shards(news: &News, shards: usize) -> Result<(), StorageError> {
+    if news.is_empty() {
+        return Ok(());
+    }
+    for shard in 0..shards {
+        let news = news.clone();
+        let called = mesh::call(shard, Group::ADMIN, move || async move { View::here().learn(&news) });
+        called.await.map_err(|error| StorageError::Shard { shard, reason: error.to_string() })?;
+    }
+    Ok(())
+}
+
+impl News {
+    /// Everything that a state says, for shards that know nothing yet.
+    fn of(state: &ClusterState) -> Self {
+        let maps = state.maps().iter().map(|(table, map)| (*table, map.to_parts())).collect();
+        Self { nodes: Some((**state.nodes()).clone()), maps, gone: Vec::new() }
     }
 
-    /// Makes changes of the schema, all or none, and waits until every shard has applied them.
-    ///
-    /// # Errors
-    /// As [`change_schema`].
-    pub async fn change(&self, changes: &[SchemaChange]) -> Result<(), ClusterError> {
-        let control = &self.control;
-        let state = control.group.state();
-        let mut after = (**state.schema()).clone();
-        changes.iter().try_for_each(|change| after.apply(change))?;
-        let storage = control.storage.get().ok_or(ClusterError::NotOpen)?;
-        storage.prepare_changes(changes).await?;
-        let sequence = control.sequence.get() + 1;
-        control.sequence.set(sequence);
-        let command = Command {
-            id: RequestId { node: FIRST_NODE, life: control.group.term(), sequence },
-            schema: state.schema().version(),
-            changes: changes.iter().cloned().map(Change::Schema).collect(),
+    /// The difference between two states.
+    fn between(before: &ClusterState, after: &ClusterState) -> Self {
+        let nodes = (!Rc::ptr_eq(before.nodes(), after.nodes())).then(|| (**after.nodes()).clone());
+        let is_known = |(table, map): &(&_, &Rc<_>)| {
+            before.maps().get(table).is_some_and(|known| Rc::ptr_eq(known, map))
         };
-        let (index, outcome) = control.group.propose(&command).await?;
-        outcome?;
-        control.progress.wait_until(|| control.effective.get() >= index).await;
-        match control.failure.borrow_mut().take_if(|(failed, _)| *failed == index) {
-            Some((_, error)) => Err(ClusterError::Effect(error)),
-            None => Ok(()),
-        }
+        let maps = after.maps().iter().filter(|map| !is_known(map));
+        let tables = before.schema().tables().map(|table| table.id());
+        let gone = tables.filter(|id| after.schema().table_by_id(*id).is_none()).collect();
+        Self { nodes, maps: maps.map(|(table, map)| (*table, map.to_parts())).collect(), gone }
+    }
+
+    /// News that come before a change takes effect, and those that come after it.
+    fn split(self) -> (Self, Self) {
+        let after = Self { gone: self.gone, ..Self::default() };
+        (Self { gone: Vec::new(), ..self }, after)
     }
 }

@@ -12,6 +12,10 @@ mod control;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod group0;
+pub mod maps;
+pub mod nodes;
+mod view;
 
-pub use control::{ClusterError, ControlPlane, Turn, change_schema, open_storage};
+pub use control::{ClusterError, ControlPlane, Turn, change_schema, open_node, open_storage};
 pub use model::tablet::NodeNumber;
+pub use view::{Nodes, View};

@@ -33,8 +33,9 @@ fn command(number: u64, state: &ClusterState) -> Command {
     let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
     Command {
         id: RequestId { node: 1, life: 1, sequence: number },
-        schema: state.schema().version(),
+        schema: Some(state.schema().version()),
         changes: vec![Change::Schema(SchemaChange::CreateKeyspace { name: format!("k{number}"), options })],
+        topology: None,
     }
 }
 
@@ -198,7 +199,7 @@ fn a_full_disk_refuses_a_command_and_the_next_one_is_taken_once_there_is_room() 
             }
             refused.set(true);
             reactor::sleep(Duration::from_millis(1)).await;
-            long.schema = group.state().schema().version();
+            long.schema = Some(group.state().schema().version());
             let (_, outcome) = group.propose(&long).await.expect("room");
             assert_eq!(outcome, Ok(()));
             done.set(true);

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use cluster::nodes::OwnFacts;
 use reactor::{Event, Group, mesh};
 use replication::Replicator;
 use storage::StorageConfig;
@@ -41,7 +42,7 @@ impl Opened {
 /// [`QueryError::Internal`] if shard 0 has ended.
 pub async fn open(storage: StorageConfig, engine: EngineConfig) -> Result<Engine, QueryError> {
     let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
-    let storage = cluster::open_storage(storage, shard, shards).await?;
+    let storage = cluster::open_node(storage, facts(&engine, shards), shard).await?;
     if shard == 0 {
         agreement::make_system_tables().await?;
     }
@@ -55,6 +56,19 @@ pub async fn open(storage: StorageConfig, engine: EngineConfig) -> Result<Engine
     });
     told.await.map_err(|error| QueryError::Internal(format!("shard 0 was not told of a start: {error}")))?;
     Ok(engine)
+}
+
+/// What the node says of itself to its cluster.
+fn facts(engine: &EngineConfig, shards: usize) -> OwnFacts {
+    OwnFacts {
+        host_id: engine.host_id,
+        data_center: engine.data_center.clone(),
+        rack: engine.rack.clone(),
+        listen: engine.listen_address,
+        native: engine.native_address,
+        shards: u16::try_from(shards).expect("a node has fewer than 2^16 shards"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
 }
 
 /// Waits until all shards have opened. Call it on shard 0.

@@ -16,7 +16,6 @@ mod partition_line;
 pub mod read;
 pub mod replica_counts;
 pub mod replicator;
-mod routing;
 mod truncate;
 pub mod write;
 
@@ -27,4 +26,3 @@ pub use lwt::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
 pub use read::ReadLimits;
 pub use replica_counts::ReplicaCounts;
 pub use replicator::Replicator;
-pub use routing::Routing;

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use model::tablet::{FIRST_NODE, Replica, TabletId};
+use cluster::View;
+use cluster::maps::Routing;
+use model::tablet::{Replica, TabletId};
 use model::{Table, Token};
 use storage::Storage;
 
@@ -14,7 +16,6 @@ use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
 use crate::replica_counts::KnownReplicaCounts;
-use crate::routing::{Routing, Routings};
 
 /// Writes to and reads from replicas.
 #[derive(Clone)]
@@ -26,7 +27,8 @@ struct Inner {
     own: Replica,
     data_center: String,
     replica_counts: RefCell<KnownReplicaCounts>,
-    routings: RefCell<Routings>,
+    /// The nodes and routings of the agreed state.
+    view: Rc<View>,
     acceptor: Acceptor,
     limiter: RateLimiter,
     /// Logged batches that are being tried again.
@@ -52,12 +54,13 @@ impl fmt::Debug for Replicator {
 impl Replicator {
     /// The replicator of this shard, on a node of `data_center`; other shards' calls find it from now on.
     pub fn new(storage: Storage, data_center: impl Into<String>) -> Self {
+        let view = View::here();
         let inner = Inner {
             storage,
-            own: Replica { node: FIRST_NODE, shard: reactor::shard_id() as u16 },
+            own: view.own(),
+            view,
             data_center: data_center.into(),
             replica_counts: RefCell::new(KnownReplicaCounts::default()),
-            routings: RefCell::default(),
             retries: Rc::default(),
             limiter: RateLimiter::default(),
             acceptor: Acceptor::new(Rc::new(PartitionLines::default())),
@@ -100,16 +103,12 @@ impl Replicator {
     /// The routing of a table at its present version.
     #[inline]
     pub fn routing(&self, table: &Table) -> Rc<Routing> {
-        self.with_routing(table, Rc::clone)
+        self.0.view.with_routing(table, Rc::clone)
     }
 
-    #[inline]
-    fn with_routing<T>(&self, table: &Table, look: impl FnOnce(&Rc<Routing>) -> T) -> T {
-        if let Some(routing) = self.0.routings.borrow().last(table) {
-            return look(routing);
-        }
-        let schema = self.0.storage.schema();
-        look(self.0.routings.borrow_mut().find(table, &schema, reactor::shard_count()))
+    /// The nodes and routings of the agreed state.
+    pub fn view(&self) -> &View {
+        &self.0.view
     }
 
     /// The shard of this node that is a replica.
@@ -118,14 +117,14 @@ impl Replicator {
     /// For another node's replica: nothing reaches other nodes yet, and no routing names one.
     #[inline]
     pub fn shard_of(&self, replica: Replica) -> usize {
-        assert_eq!(replica.node, FIRST_NODE, "a replica of this node");
+        assert_eq!(replica.node, self.0.own.node, "a replica of this node");
         usize::from(replica.shard)
     }
 
     /// The replica that requests for a token go to.
     #[inline]
     pub fn replica_of(&self, table: &Table, token: Token) -> Replica {
-        self.with_routing(table, |routing| routing.replica_of(token))
+        self.0.view.with_routing(table, |routing| routing.replica_of(token))
     }
 
     /// The tablets of `table` that this shard has, by token.

@@ -1,8 +1,16 @@
 //! The effect of a command on the state: a pure function, total, the same on every node.
 
-use super::command::{Change, Command, Refusal};
+use std::rc::Rc;
+
+use model::schema::TableId;
+use model::tablet::NodeNumber;
+
+use super::command::{Change, Command, Move, Placement, Refusal};
 use super::requests::Done;
 use super::state::ClusterState;
+use crate::maps::map::MapParts;
+use crate::maps::{Placed, ReplicaMap};
+use crate::nodes::{NodeRecord, OwnFacts};
 
 /// The state after the command at `index` of the log. A command that is refused, or that was applied before,
 /// leaves everything but its outcome as it was.
@@ -10,7 +18,7 @@ pub fn apply(state: &ClusterState, index: u64, command: &Command) -> ClusterStat
     if state.requests.find(command.id).is_some() {
         return state.clone();
     }
-    let (mut after, refusal) = match changed(state, command) {
+    let (mut after, refusal) = match changed(state, index, command) {
         Ok(after) => (after, None),
         Err(refusal) => (state.clone(), Some(refusal)),
     };
@@ -20,17 +28,117 @@ pub fn apply(state: &ClusterState, index: u64, command: &Command) -> ClusterStat
     after
 }
 
-fn changed(state: &ClusterState, command: &Command) -> Result<ClusterState, Refusal> {
-    if command.schema != state.schema.version() {
+fn changed(state: &ClusterState, index: u64, command: &Command) -> Result<ClusterState, Refusal> {
+    let is_of_now = command.schema.is_none_or(|schema| schema == state.schema.version())
+        && command.topology.is_none_or(|version| version == state.topology_version);
+    if !is_of_now {
         return Err(Refusal::Overtaken);
     }
     let mut after = state.clone();
     for change in &command.changes {
-        match change {
-            Change::Schema(change) => {
-                after.change_schema(change).map_err(|error| Refusal::Misfit(error.to_string()))?;
-            }
-        }
+        change_state(&mut after, index, change).map_err(Refusal::Misfit)?;
     }
     Ok(after)
+}
+
+fn change_state(state: &mut ClusterState, index: u64, change: &Change) -> Result<(), String> {
+    match change {
+        Change::Schema(change) => state.change_schema(change).map_err(|error| error.to_string()),
+        Change::Found(id) => match state.cluster_id.replace(*id) {
+            None => Ok(()),
+            Some(_) => Err("the cluster has been founded".to_owned()),
+        },
+        Change::AddNode(record) => add_node(state, index, record),
+        Change::UpdateNode(number, facts) => update_node(state, index, *number, facts),
+        Change::Place(placement) => place(state, index, placement),
+        Change::MoveTablet(moved) => move_tablet(state, index, moved),
+    }
+}
+
+fn add_node(state: &mut ClusterState, index: u64, record: &NodeRecord) -> Result<(), String> {
+    if record.number == 0 || record.shards == 0 {
+        return Err(format!("a node {} with {} shards", record.number, record.shards));
+    }
+    if let Some(other) = state.nodes.values().find(|other| other.host_id == record.host_id) {
+        return Err(format!("node {} has this host id", other.number));
+    }
+    let nodes = Rc::make_mut(&mut state.nodes);
+    if nodes.insert(record.number, record.clone()).is_some() {
+        return Err(format!("node {} is known", record.number));
+    }
+    state.topology_version = index;
+    Ok(())
+}
+
+fn update_node(
+    state: &mut ClusterState,
+    index: u64,
+    number: NodeNumber,
+    facts: &OwnFacts,
+) -> Result<(), String> {
+    let unknown = || format!("there is no node {number}");
+    let shards_before = state.nodes.get(&number).ok_or_else(unknown)?.shards;
+    if facts.shards == 0 {
+        return Err(format!("node {number} without shards"));
+    }
+    let record = Rc::make_mut(&mut state.nodes).get_mut(&number).ok_or_else(unknown)?;
+    record.update(facts);
+    if facts.shards != shards_before {
+        for map in Rc::make_mut(&mut state.maps).values_mut() {
+            Rc::make_mut(map).spread(number, facts.shards, index);
+        }
+    }
+    state.topology_version = index;
+    Ok(())
+}
+
+fn place(state: &mut ClusterState, index: u64, placement: &Placement) -> Result<(), String> {
+    let id = TableId(placement.table);
+    let table = state.schema.table_by_id(id).ok_or_else(|| format!("there is no table {id}"))?;
+    if table.tablets().log2() != placement.log2 {
+        return Err(format!("table {id} has 2^{} tablets", table.tablets().log2()));
+    }
+    let since = if placement.has_data { 0 } else { index };
+    let placed = |replicas: &Vec<(NodeNumber, u16)>| -> Result<Vec<Placed>, String> {
+        replicas
+            .iter()
+            .map(|(node, shard)| {
+                let shards = state.nodes.get(node).map(|node| node.shards);
+                match shards {
+                    Some(shards) if *shard < shards => Ok(Placed { node: *node, shard: *shard, since }),
+                    Some(shards) => Err(format!("node {node} has {shards} shards, and none is {shard}")),
+                    None => Err(format!("there is no node {node}")),
+                }
+            })
+            .collect()
+    };
+    let tablets = placement.tablets.iter().map(placed).collect::<Result<_, _>>()?;
+    let map = ReplicaMap::of_parts(&MapParts { version: index, log2: placement.log2, tablets })?;
+    match Rc::make_mut(&mut state.maps).insert(id, Rc::new(map)) {
+        None => Ok(()),
+        Some(_) => Err(format!("table {id} has a map")),
+    }
+}
+
+fn move_tablet(state: &mut ClusterState, index: u64, moved: &Move) -> Result<(), String> {
+    let id = TableId(moved.table);
+    let (node, shard) = (moved.node, moved.shard);
+    let shards = state.nodes.get(&node).ok_or_else(|| format!("there is no node {node}"))?.shards;
+    if shard >= shards {
+        return Err(format!("node {node} has {shards} shards, and none is {shard}"));
+    }
+    let maps = Rc::make_mut(&mut state.maps);
+    let map = maps.get_mut(&id).ok_or_else(|| format!("there is no map of table {id}"))?;
+    if moved.tablet >= map.tablets().count() {
+        return Err(format!(
+            "table {id} has {} tablets, and none is {}",
+            map.tablets().count(),
+            moved.tablet
+        ));
+    }
+    if Rc::make_mut(map).move_within(moved.tablet(), node, shard, index) {
+        Ok(())
+    } else {
+        Err(format!("node {node} has no replica of tablet {} of table {id}", moved.tablet))
+    }
 }

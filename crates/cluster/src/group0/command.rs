@@ -1,9 +1,10 @@
 //! Commands: the changes of the state on which the nodes agree, as bytes in the log.
 
 use minicbor::{Decode, Encode};
-use model::schema::SchemaChange;
+use model::schema::{SchemaChange, TableId};
+use model::tablet::{NodeNumber, Replica, TabletId};
 
-use crate::NodeNumber;
+use crate::nodes::{NodeRecord, OwnFacts};
 
 /// The identity of a command: a command that is asked for again has the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -19,12 +20,83 @@ pub struct RequestId {
     pub sequence: u64,
 }
 
+/// The replicas of a new table's tablets.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Placement {
+    /// The table's id.
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
+    pub table: [u8; 16],
+    /// Base-2 logarithm of the number of tablets.
+    #[n(1)]
+    pub log2: u8,
+    /// Node and shard of each replica of each tablet.
+    #[n(2)]
+    pub tablets: Vec<Vec<(NodeNumber, u16)>>,
+    /// Whether the replicas have data already, from before there were maps.
+    #[n(3)]
+    pub has_data: bool,
+}
+
+impl Placement {
+    /// The placement of a table by its replicas.
+    pub fn new(table: TableId, log2: u8, tablets: &[Vec<Replica>], has_data: bool) -> Self {
+        let pairs = |replicas: &Vec<Replica>| replicas.iter().map(|r| (r.node, r.shard)).collect();
+        Self { table: table.0, log2, tablets: tablets.iter().map(pairs).collect(), has_data }
+    }
+}
+
+/// A tablet's way from one shard of a node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct Move {
+    /// The table's id.
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
+    pub table: [u8; 16],
+    /// The number of the tablet.
+    #[n(1)]
+    pub tablet: u32,
+    /// The node that has a replica of it.
+    #[n(2)]
+    pub node: NodeNumber,
+    /// The shard of that node that has it from now on.
+    #[n(3)]
+    pub shard: u16,
+}
+
+impl Move {
+    /// The tablet.
+    pub fn tablet(&self) -> TabletId {
+        TabletId(self.tablet)
+    }
+}
+
 /// One change of the state.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 pub enum Change {
     /// A change of the schema.
     #[n(0)]
     Schema(#[n(0)] SchemaChange),
+    /// The cluster begins: its id, for ever.
+    #[n(1)]
+    Found(
+        #[n(0)]
+        #[cbor(with = "minicbor::bytes")]
+        [u8; 16],
+    ),
+    /// A node becomes known.
+    #[n(2)]
+    AddNode(#[n(0)] Box<NodeRecord>),
+    /// A node started with other facts than those known. Its tablets are spread over its shards where their
+    /// number is another.
+    #[n(3)]
+    UpdateNode(#[n(0)] NodeNumber, #[n(1)] Box<OwnFacts>),
+    /// The tablets of a table get replicas.
+    #[n(4)]
+    Place(#[n(0)] Placement),
+    /// A tablet moves between two shards of a node.
+    #[n(5)]
+    MoveTablet(#[n(0)] Move),
 }
 
 /// Changes that are applied together or not at all.
@@ -33,13 +105,18 @@ pub struct Command {
     /// Its identity.
     #[n(0)]
     pub id: RequestId,
-    /// The version of the schema that it was planned with. It is refused if the schema has changed since.
+    /// The version of the schema that it was planned with, if it depends on it. It is refused if the schema has
+    /// changed since.
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
-    pub schema: [u8; 16],
+    pub schema: Option<[u8; 16]>,
     /// The changes, in order.
     #[n(2)]
     pub changes: Vec<Change>,
+    /// The version of the list of nodes that it was planned with, if it depends on it. It is refused if the list
+    /// has changed since.
+    #[n(3)]
+    pub topology: Option<u64>,
 }
 
 impl Command {
@@ -65,11 +142,11 @@ impl Command {
 /// The reason for which a command changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, thiserror::Error)]
 pub enum Refusal {
-    /// Another command changed the schema after this one was planned.
+    /// Another command changed the schema or the list of nodes after this one was planned.
     #[n(0)]
     #[error("the schema changed after this change was planned")]
     Overtaken,
-    /// A change does not follow on the schema.
+    /// A change does not follow on the state.
     #[n(1)]
     #[error("{_0}")]
     Misfit(#[n(0)] String),

@@ -22,7 +22,7 @@ use reactor::{Event, Group};
 use storage::StorageError;
 
 pub use apply::apply;
-pub use command::{Change, Command, Outcome, Refusal, RequestId};
+pub use command::{Change, Command, Move, Outcome, Placement, Refusal, RequestId};
 pub use requests::{Done, OUTCOMES_MAX, Requests};
 pub use state::ClusterState;
 

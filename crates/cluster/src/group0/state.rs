@@ -1,18 +1,24 @@
 //! The state on which the nodes agree, and its bytes in a snapshot.
 //!
 //! ```text
-//! state := CBOR {0: [schema change], 1: [outcome], 2: number of the last command}
-//! schema changes as in model::schema, a short history
+//! state := CBOR {0: [schema change], 1: [outcome], 2: number of the last command, 3: id of the cluster or null,
+//!                4: [node], 5: version of the list of nodes, 6: [[table, map]]}
+//! schema changes as in model::schema, a short history; nodes as in `nodes`, maps as in `maps::map`
 //! ```
 //! Invariant: a state is made by `apply` alone, from an empty one or from the bytes of another, so that nodes
 //! which applied the same commands have equal states. Format: docs/formats/group0.md.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use minicbor::{Decode, Encode};
 use model::schema::{ChangeError, Schema, SchemaChange, TableId};
+use model::tablet::NodeNumber;
 
 use super::requests::{Done, Requests};
+use crate::maps::ReplicaMap;
+use crate::maps::map::MapParts;
+use crate::nodes::NodeRecord;
 
 /// Ids of dropped tables that are kept, the latest ones: old commit logs may have entries of them.
 const DROPPED_MAX: usize = 1 << 16;
@@ -24,6 +30,13 @@ pub struct ClusterState {
     pub(super) dropped: Rc<Vec<TableId>>,
     pub(super) requests: Requests,
     pub(super) last_command: u64,
+    /// `None` in a state of a version that knew no clusters.
+    pub(super) cluster_id: Option<[u8; 16]>,
+    pub(super) nodes: Rc<BTreeMap<NodeNumber, NodeRecord>>,
+    /// Index of the last command that changed `nodes`.
+    pub(super) topology_version: u64,
+    /// The replicas of each table that has some on other nodes, or could have.
+    pub(super) maps: Rc<BTreeMap<TableId, Rc<ReplicaMap>>>,
 }
 
 #[derive(Encode, Decode)]
@@ -34,6 +47,25 @@ struct Encoded {
     requests: Vec<Done>,
     #[n(2)]
     last_command: u64,
+    #[n(3)]
+    #[cbor(with = "minicbor::bytes")]
+    cluster_id: Option<[u8; 16]>,
+    #[n(4)]
+    nodes: Option<Vec<NodeRecord>>,
+    #[n(5)]
+    topology_version: Option<u64>,
+    #[n(6)]
+    maps: Option<Vec<EncodedMap>>,
+}
+
+#[derive(Encode, Decode)]
+#[cbor(array)]
+struct EncodedMap {
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
+    table: [u8; 16],
+    #[n(1)]
+    map: MapParts,
 }
 
 impl ClusterState {
@@ -64,6 +96,26 @@ impl ClusterState {
         &self.requests
     }
 
+    /// The id of the cluster, once it is founded.
+    pub fn cluster_id(&self) -> Option<[u8; 16]> {
+        self.cluster_id
+    }
+
+    /// All nodes that were ever known, by number.
+    pub fn nodes(&self) -> &Rc<BTreeMap<NodeNumber, NodeRecord>> {
+        &self.nodes
+    }
+
+    /// Index of the last command that changed the nodes.
+    pub fn topology_version(&self) -> u64 {
+        self.topology_version
+    }
+
+    /// The replicas of each table. Tables that each node keeps for itself have none here.
+    pub fn maps(&self) -> &Rc<BTreeMap<TableId, Rc<ReplicaMap>>> {
+        &self.maps
+    }
+
     /// Changes that make the schema, with the ids of dropped tables.
     pub fn history(&self) -> Vec<SchemaChange> {
         self.schema.history(&self.dropped)
@@ -82,6 +134,9 @@ impl ClusterState {
             let surplus = all.len().saturating_sub(DROPPED_MAX);
             all.drain(..surplus);
         }
+        if self.maps.keys().any(|id| schema.table_by_id(*id).is_none()) {
+            Rc::make_mut(&mut self.maps).retain(|id, _| schema.table_by_id(*id).is_some());
+        }
         self.schema = Rc::new(schema);
         Ok(())
     }
@@ -89,7 +144,16 @@ impl ClusterState {
     /// The state as bytes: equal for equal states.
     pub fn encode(&self) -> Vec<u8> {
         let requests = self.requests.iter().cloned().collect();
-        let encoded = Encoded { history: self.history(), requests, last_command: self.last_command };
+        let map = |(id, map): (&TableId, &Rc<ReplicaMap>)| EncodedMap { table: id.0, map: map.to_parts() };
+        let encoded = Encoded {
+            history: self.history(),
+            requests,
+            last_command: self.last_command,
+            cluster_id: self.cluster_id,
+            nodes: Some(self.nodes.values().cloned().collect()),
+            topology_version: Some(self.topology_version),
+            maps: Some(self.maps.iter().map(map).collect()),
+        };
         minicbor::to_vec(&encoded).expect("writing to memory does not fail")
     }
 
@@ -112,6 +176,48 @@ impl ClusterState {
             return Err(format!("an outcome of {last} is behind the last command, {}", encoded.last_command));
         }
         state.last_command = encoded.last_command;
+        state.cluster_id = encoded.cluster_id;
+        state.topology_version = encoded.topology_version.unwrap_or(0);
+        state.nodes = Rc::new(read_nodes(encoded.nodes.unwrap_or_default())?);
+        state.maps = Rc::new(read_maps(&encoded.maps.unwrap_or_default(), &state)?);
         Ok(state)
     }
+}
+
+fn read_nodes(records: Vec<NodeRecord>) -> Result<BTreeMap<NodeNumber, NodeRecord>, String> {
+    let mut nodes: BTreeMap<NodeNumber, NodeRecord> = BTreeMap::new();
+    for record in records {
+        if record.number == 0 || record.shards == 0 {
+            return Err(format!("it has a node {} with {} shards", record.number, record.shards));
+        }
+        if nodes.last_key_value().is_some_and(|(last, _)| *last >= record.number) {
+            return Err(format!("node {} stands behind a later one", record.number));
+        }
+        nodes.insert(record.number, record);
+    }
+    Ok(nodes)
+}
+
+fn read_maps(
+    encoded: &[EncodedMap],
+    state: &ClusterState,
+) -> Result<BTreeMap<TableId, Rc<ReplicaMap>>, String> {
+    let mut maps: BTreeMap<TableId, Rc<ReplicaMap>> = BTreeMap::new();
+    for EncodedMap { table, map } in encoded {
+        let id = TableId(*table);
+        let of_table = |reason: String| format!("the map of table {id}: {reason}");
+        let map = ReplicaMap::of_parts(map).map_err(of_table)?;
+        let known = state.schema.table_by_id(id).map(|table| table.tablets());
+        if known != Some(map.tablets()) {
+            return Err(of_table(format!(
+                "it has {} tablets, and the table {known:?}",
+                map.tablets().count()
+            )));
+        }
+        if maps.last_key_value().is_some_and(|(last, _)| *last >= id) {
+            return Err(of_table("it stands behind a later one".to_owned()));
+        }
+        maps.insert(id, Rc::new(map));
+    }
+    Ok(maps)
 }

@@ -20,8 +20,9 @@ fn drop_it(name: &str) -> SchemaChange {
 fn command(sequence: u64, state: &ClusterState, changes: &[SchemaChange]) -> Command {
     Command {
         id: RequestId { node: 1, life: 7, sequence },
-        schema: state.schema().version(),
+        schema: Some(state.schema().version()),
         changes: changes.iter().cloned().map(Change::Schema).collect(),
+        topology: None,
     }
 }
 
@@ -78,6 +79,8 @@ fn bytes_that_are_no_state_or_command_are_refused() {
     assert!(Command::decode(&[asked.as_slice(), &[0]].concat()).is_err(), "a byte too much");
     assert_eq!(Command::decode(&asked).unwrap(), first);
 }
+
+mod topology;
 
 proptest! {
     /// A node that reads a snapshot in the middle has the state of one that applied everything.

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
+use cluster::maps::{Routing, Run};
 use model::Token;
 use storage::{PartitionBound, PartitionRange, ReadCommand};
 
 use crate::replicator::Replicator;
-use crate::routing::{Routing, Run};
 
 /// The replicas of one read.
 #[derive(Debug, Clone)]

@@ -1,15 +1,15 @@
 //! The replicas of each tablet: the one place that is asked which node and shard has a partition.
 //!
 //! A [`Routing`] is what is true of one table at one version, and never changes. Plans take the replicas of
-//! a request out of one, so that all of a request's parts agree. This node is alone in its cluster: each
-//! tablet has one replica, on the shard that [`TabletMap::shard_of`] names.
+//! a request out of one, so that all of a request's parts agree. It is made of the table's agreed map; a table
+//! that every node keeps for itself has this node as its only replica, on the shard that
+//! [`TabletMap::shard_of`] names.
 //! Invariant: every tablet has a replica, and the replicas of a tablet are on different nodes.
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use model::Token;
+use model::tablet::{NodeNumber, Replica, TabletId, TabletMap};
 
-use model::tablet::{FIRST_NODE, Replica, TabletId, TabletMap};
-use model::{Schema, Table, TableId, Token};
+use super::map::{MapParts, Placed};
 
 /// The replicas of all tablets of one table, at one version.
 #[derive(Debug)]
@@ -24,10 +24,11 @@ pub struct Routing {
 
 /// Neighbouring tablets that are read in one go, because one replica has them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) replica: Replica,
+pub struct Run {
+    /// The replica.
+    pub replica: Replica,
     /// First and last token, both inclusive.
-    pub(crate) tokens: (Token, Token),
+    pub tokens: (Token, Token),
 }
 
 impl Routing {
@@ -43,10 +44,19 @@ impl Routing {
         Self { version, tablets, replicas: replicas.into(), begins: begins.into() }
     }
 
-    /// The routing of a table whose only node has `shards` shards.
-    fn alone(tablets: TabletMap, shards: usize) -> Self {
-        let replica = |tablet| Replica { node: FIRST_NODE, shard: tablets.shard_of(tablet, shards) as u16 };
-        Self::new(1, tablets, tablets.tablets().map(|tablet| vec![replica(tablet)]))
+    /// The routing of a table that `node`, which has `shards` shards, keeps for itself.
+    pub(crate) fn alone(tablets: TabletMap, node: NodeNumber, shards: usize) -> Self {
+        let replica = |tablet| Replica { node, shard: tablets.shard_of(tablet, shards) as u16 };
+        Self::new(0, tablets, tablets.tablets().map(|tablet| vec![replica(tablet)]))
+    }
+
+    /// The routing by an agreed map, on `node` with `shards` shards at this start. Where the map says a shard
+    /// that this start has not, a remaining one stands in until the map is changed.
+    pub(crate) fn of_map(map: &MapParts, node: NodeNumber, shards: usize) -> Self {
+        let replicas = |placed: &Vec<Placed>| -> Vec<Replica> {
+            placed.iter().map(|placed| placed.replica_at(node, shards)).collect()
+        };
+        Self::new(map.version, TabletMap::new(map.log2), map.tablets.iter().map(replicas))
     }
 
     /// The version: it grows with every change of the table's tablets or their replicas.
@@ -69,13 +79,13 @@ impl Routing {
 
     /// The replica that requests for a token go to.
     #[inline]
-    pub(crate) fn replica_of(&self, token: Token) -> Replica {
+    pub fn replica_of(&self, token: Token) -> Replica {
         self.replicas[self.begins[self.tablets.tablet_of(token).0 as usize] as usize]
     }
 
     /// The tablets that a range of tokens touches, in token order, as few runs as possible. There is none if
     /// `from` is behind `to` in another tablet.
-    pub(crate) fn runs(&self, from: Token, to: Token) -> impl Iterator<Item = Run> + '_ {
+    pub fn runs(&self, from: Token, to: Token) -> impl Iterator<Item = Run> + '_ {
         let mut next = self.tablets.tablet_of(from).0;
         let last = self.tablets.tablet_of(to).0;
         std::iter::from_fn(move || {
@@ -94,45 +104,9 @@ impl Routing {
     }
 }
 
-/// The routings that this shard uses, by table.
-#[derive(Debug, Default)]
-pub(crate) struct Routings {
-    /// The one that was found last.
-    last: Option<(TableId, Rc<Routing>)>,
-    known: BTreeMap<TableId, Rc<Routing>>,
-}
-
-impl Routings {
-    /// The routing of a table, if it is the one that was found last.
-    #[inline]
-    pub(crate) fn last(&self, table: &Table) -> Option<&Rc<Routing>> {
-        let (id, routing) = self.last.as_ref()?;
-        (*id == table.id() && routing.tablets == table.tablets()).then_some(routing)
-    }
-
-    /// The routing of a table of `schema` on a node of `shards` shards.
-    #[inline(never)]
-    pub(crate) fn find(&mut self, table: &Table, schema: &Schema, shards: usize) -> &Rc<Routing> {
-        let (id, tablets) = (table.id(), table.tablets());
-        // A table that is made again with an id of before may be cut otherwise.
-        let routing = match self.known.get(&id).filter(|known| known.tablets == tablets) {
-            Some(known) => Rc::clone(known),
-            None => {
-                // Tables come seldom; those that went are forgotten then.
-                self.known.retain(|id, _| schema.table_by_id(*id).is_some());
-                let made = Rc::new(Routing::alone(tablets, shards));
-                self.known.insert(id, Rc::clone(&made));
-                made
-            }
-        };
-        &self.last.insert((id, routing)).1
-    }
-}
-
 #[cfg(test)]
 mod tests {
-
-    use model::schema::{TableDefinition, TableOptions};
+    use model::tablet::FIRST_NODE;
 
     use super::*;
 
@@ -155,7 +129,7 @@ mod tests {
     fn a_lone_node_has_its_tablets_by_arithmetic() {
         for (log2, shards) in [(0, 1), (0, 3), (2, 2), (3, 3), (5, 7)] {
             let tablets = TabletMap::new(log2);
-            let routing = Routing::alone(tablets, shards);
+            let routing = Routing::alone(tablets, FIRST_NODE, shards);
             for tablet in tablets.tablets() {
                 let shard = tablets.shard_of(tablet, shards) as u16;
                 assert_eq!(routing.replicas(tablet), [Replica { node: FIRST_NODE, shard }]);
@@ -166,32 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn a_table_made_again_with_its_id_has_the_cut_of_the_new_one() {
-        let table = |tablets_log2| {
-            Table::new(TableDefinition {
-                id: TableId([1; 16]),
-                keyspace: "k".to_owned(),
-                name: "t".to_owned(),
-                columns: Vec::new(),
-                dropped: BTreeMap::new(),
-                options: TableOptions::default(),
-                next_column_id: 0,
-                tablets_log2,
-                revision: 0,
-            })
-        };
-        let (mut routings, schema) = (Routings::default(), Schema::default());
-        let [coarse, fine] = [table(1), table(4)];
-        let find = |routings: &mut Routings, table: &Table| {
-            if let Some(last) = routings.last(table) {
-                return last.tablets;
-            }
-            routings.find(table, &schema, 2).tablets
-        };
-        for table in [&coarse, &fine, &fine, &coarse] {
-            assert_eq!(find(&mut routings, table), table.tablets());
-        }
-        assert_eq!(routings.known.len(), 1, "the routing of before is forgotten");
+    fn a_shard_that_a_start_has_not_is_stood_in_for_on_this_node_alone() {
+        let placed = |node, shard| Placed { node, shard, since: 3 };
+        let tablets = vec![vec![placed(1, 1), placed(2, 5)], vec![placed(1, 4), placed(2, 0)]];
+        let map = MapParts { version: 9, log2: 1, tablets };
+        let routing = Routing::of_map(&map, 1, 3);
+        let replica = |node, shard| Replica { node, shard };
+        assert_eq!(routing.replicas(TabletId(0)), [replica(1, 1), replica(2, 5)]);
+        assert_eq!(routing.replicas(TabletId(1)), [replica(1, 1), replica(2, 0)]);
+        assert_eq!(routing.version(), 9);
     }
 
     #[test]

@@ -1,0 +1,170 @@
+//! Nodes and maps in the state: what is refused, and what a start with other facts does to replicas.
+
+use std::collections::BTreeMap;
+
+use model::schema::{KeyspaceOptions, SchemaChange, TableDefinition, TableId, TableOptions};
+use model::tablet::TabletId;
+use model::{Column, ColumnId, ColumnKind, CqlType};
+
+use crate::group0::{Change, ClusterState, Command, Move, Placement, Refusal, RequestId, apply};
+use crate::maps::Placed;
+use crate::nodes::{NodeRecord, OwnFacts};
+
+const TABLE: TableId = TableId([9; 16]);
+
+fn create_table(log2: u8) -> [Change; 2] {
+    let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
+    let key = Column {
+        id: ColumnId(0),
+        name: "k".to_owned(),
+        ty: CqlType::Int,
+        kind: ColumnKind::PartitionKey,
+        position: 0,
+        reversed: false,
+    };
+    let definition = TableDefinition {
+        id: TABLE,
+        keyspace: "k".to_owned(),
+        name: "t".to_owned(),
+        columns: vec![key],
+        dropped: BTreeMap::new(),
+        options: TableOptions::default(),
+        next_column_id: 1,
+        tablets_log2: log2,
+        revision: 0,
+    };
+    let keyspace = SchemaChange::CreateKeyspace { name: "k".to_owned(), options };
+    [keyspace, SchemaChange::CreateTable(Box::new(definition))].map(Change::Schema)
+}
+
+fn facts(shards: u16) -> OwnFacts {
+    OwnFacts { shards, ..OwnFacts::unnamed(1) }
+}
+
+fn node(number: u16, shards: u16) -> Change {
+    let host_id = [number as u8; 16];
+    Change::AddNode(Box::new(NodeRecord { number, host_id, shards, ..NodeRecord::default() }))
+}
+
+fn placement(tablets: &[&[(u16, u16)]]) -> Placement {
+    let tablets: Vec<_> = tablets.iter().map(|replicas| replicas.to_vec()).collect();
+    Placement { table: TABLE.0, log2: tablets.len().trailing_zeros() as u8, tablets, has_data: false }
+}
+
+/// Applies changes as one command, at the next index; the refusal, if there was one.
+fn change(state: &mut ClusterState, changes: impl IntoIterator<Item = Change>) -> Option<Refusal> {
+    let index = state.last_command() + 3;
+    let id = RequestId { node: 1, life: 1, sequence: index };
+    let changes = changes.into_iter().collect();
+    let command = Command { id, schema: None, changes, topology: Some(state.topology_version()) };
+    let read = Command::decode(&command.encode()).expect("a command that was just written");
+    assert_eq!(read, command);
+    *state = apply(state, index, &command);
+    assert_eq!(ClusterState::decode(&state.encode()).expect("a state").encode(), state.encode());
+    state.requests().find(id).expect("an outcome").refusal.clone()
+}
+
+/// A state of two nodes with three shards each and a table of four tablets.
+fn two_nodes() -> ClusterState {
+    let mut state = ClusterState::default();
+    let placed = placement(&[&[(1, 0), (2, 0)], &[(1, 0)], &[(1, 1), (2, 2)], &[(1, 2)]]);
+    let changes = create_table(2).into_iter().chain([node(1, 3), node(2, 3), Change::Place(placed)]);
+    assert_eq!(change(&mut state, changes), None);
+    state
+}
+
+#[test]
+fn a_map_comes_with_its_table_and_goes_with_it() {
+    let mut state = two_nodes();
+    let map = &state.maps()[&TABLE];
+    let placed = |node, shard| Placed { node, shard, since: 3 };
+    assert_eq!((map.version(), map.replicas(TabletId(2))), (3, &[placed(1, 1), placed(2, 2)][..]));
+    let drop_it = SchemaChange::DropTable { keyspace: "k".into(), name: "t".into(), id: TABLE };
+    assert_eq!(change(&mut state, [Change::Schema(drop_it)]), None);
+    assert!(state.maps().is_empty());
+}
+
+#[test]
+fn changes_that_do_not_follow_on_the_state_change_nothing() {
+    let mut state = two_nodes();
+    let moved = |tablet, node, shard| Change::MoveTablet(Move { table: TABLE.0, tablet, node, shard });
+    let unknown = Change::MoveTablet(Move { table: [7; 16], tablet: 0, node: 1, shard: 0 });
+    let mut same_host = NodeRecord { number: 3, host_id: [2; 16], ..NodeRecord::default() };
+    let refused: Vec<(Change, &str)> = vec![
+        (moved(0, 1, 3), "node 1 has 3 shards, and none is 3"),
+        (moved(4, 1, 0), "has 4 tablets, and none is 4"),
+        (moved(1, 2, 0), "node 2 has no replica of tablet 1"),
+        (moved(0, 7, 0), "there is no node 7"),
+        (unknown, "there is no map"),
+        (node(2, 1), "this host id"),
+        (Change::AddNode(Box::new(same_host.clone())), "node 2 has this host id"),
+        (node(0, 1), "a node 0"),
+        (node(4, 0), "with 0 shards"),
+        (Change::UpdateNode(9, Box::new(facts(1))), "there is no node 9"),
+        (Change::UpdateNode(1, Box::new(facts(0))), "without shards"),
+        (Change::Place(placement(&[&[(1, 0)][..]; 4])), "has a map"),
+        (Change::Place(Placement { table: [7; 16], ..placement(&[&[(1, 0)][..]; 4]) }), "there is no table"),
+    ];
+    for (refused, reason) in refused {
+        let before = state.clone();
+        let refusal = change(&mut state, [moved(0, 1, 2), refused]).expect(reason);
+        assert!(matches!(&refusal, Refusal::Misfit(text) if text.contains(reason)), "{refusal} and {reason}");
+        assert!(state.maps() == before.maps() && state.nodes() == before.nodes());
+        assert_eq!(state.topology_version(), before.topology_version());
+    }
+    same_host.host_id = [3; 16];
+    let found = Change::Found([5; 16]);
+    assert_eq!(change(&mut state, [Change::AddNode(Box::new(same_host)), found.clone()]), None);
+    assert_eq!(state.cluster_id(), Some([5; 16]));
+    assert!(matches!(change(&mut state, [found]), Some(Refusal::Misfit(_))), "a cluster is founded once");
+}
+
+#[test]
+fn a_command_planned_with_other_nodes_is_overtaken() {
+    let mut state = two_nodes();
+    let stale = Command {
+        id: RequestId { node: 1, life: 2, sequence: 1 },
+        schema: None,
+        changes: vec![node(3, 1)],
+        topology: Some(state.topology_version()),
+    };
+    assert_eq!(change(&mut state, [node(5, 1)]), None);
+    let after = apply(&state, 100, &stale);
+    assert_eq!(after.requests().find(stale.id).unwrap().refusal, Some(Refusal::Overtaken));
+    assert!(!after.nodes().contains_key(&3));
+}
+
+#[test]
+fn a_node_with_other_shards_has_its_replicas_spread_and_others_keep_theirs() {
+    let mut state = two_nodes();
+    assert_eq!(change(&mut state, [Change::UpdateNode(1, Box::new(facts(2)))]), None);
+    let map = &state.maps()[&TABLE];
+    let replicas = |tablet| -> Vec<(u16, u16, u64)> {
+        let placed = map.replicas(TabletId(tablet)).iter();
+        placed.map(|placed| (placed.node, placed.shard, placed.since)).collect()
+    };
+    let all: Vec<_> = (0..4).map(replicas).collect();
+    let spread = [vec![(1, 0, 3), (2, 0, 3)], vec![(1, 0, 3)], vec![(1, 1, 3), (2, 2, 3)], vec![(1, 1, 3)]];
+    assert_eq!((all, map.version()), (spread.to_vec(), 6));
+    // Another address alone moves nothing.
+    let before = map.clone();
+    let elsewhere = OwnFacts { listen: "10.1.2.3:7000".parse().unwrap(), ..facts(2) };
+    assert_eq!(change(&mut state, [Change::UpdateNode(1, Box::new(elsewhere))]), None);
+    assert_eq!(state.maps()[&TABLE], before);
+    assert_eq!((state.nodes()[&1].listen.port(), state.topology_version()), (7000, 9));
+}
+
+/// The bytes of a state and a command as a version without nodes wrote them.
+#[test]
+fn a_state_of_before_there_were_nodes_is_read() {
+    let mut encoder = minicbor::Encoder::new(Vec::new());
+    encoder.array(3).unwrap().array(0).unwrap().array(0).unwrap().u64(7).unwrap();
+    let state = ClusterState::decode(&encoder.into_writer()).expect("a state of before");
+    assert_eq!((state.last_command(), state.cluster_id(), state.nodes().len()), (7, None, 0));
+    let mut encoder = minicbor::Encoder::new(Vec::new());
+    encoder.array(3).unwrap();
+    encoder.array(3).unwrap().u16(1).unwrap().u64(2).unwrap().u64(3).unwrap();
+    encoder.bytes(&[8; 16]).unwrap().array(0).unwrap();
+    let command = Command::decode(&encoder.into_writer()).expect("a command of before");
+    assert_eq!((command.schema, command.topology, command.changes.len()), (Some([8; 16]), None, 0));
+}

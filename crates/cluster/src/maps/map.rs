@@ -1,0 +1,261 @@
+//! The replicas of all tablets of one table, as the nodes agreed upon them.
+//!
+//! ```text
+//! map    := CBOR {0: version, 1: log2 of the number of tablets, 2: [tablet]}
+//! tablet := [placed]
+//! placed := CBOR [node, shard, since]
+//! ```
+//! Copies share chunks of tablets, so that a change of one tablet copies little of a large map.
+//! Invariant: each tablet has a replica, and its replicas are on different nodes.
+
+use std::rc::Rc;
+
+use minicbor::{Decode, Encode};
+use model::tablet::{NodeNumber, Replica, TABLETS_LOG2_MAX, TabletId, TabletMap};
+
+/// Tablets that copies of a map share as one.
+const CHUNK: usize = 256;
+/// Most replicas of a tablet: a limit for bytes that are read, far above any replication factor in use.
+pub const REPLICAS_MAX: usize = 64;
+
+/// One replica of a tablet, and since when it is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(array)]
+pub struct Placed {
+    /// The node.
+    #[n(0)]
+    pub node: NodeNumber,
+    /// The shard of that node.
+    #[n(1)]
+    pub shard: u16,
+    /// Index of the command that made the node a replica; 0 for data from before there were maps.
+    #[n(2)]
+    pub since: u64,
+}
+
+impl Placed {
+    /// The place as `node`, which has `shards` shards at this start, sees it: of its own shards there are as
+    /// many as that, until the map is changed.
+    pub(crate) fn replica_at(self, node: NodeNumber, shards: usize) -> Replica {
+        let shard = if self.node == node { usize::from(self.shard) % shards } else { self.shard.into() };
+        Replica { node: self.node, shard: shard as u16 }
+    }
+}
+
+/// Replicas of one tablet.
+type Tablet = Box<[Placed]>;
+
+/// The replicas of all tablets of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaMap {
+    version: u64,
+    tablets: TabletMap,
+    chunks: Vec<Rc<[Tablet]>>,
+}
+
+/// A map as plain values: for bytes, and between shards.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct MapParts {
+    /// Index of the command that changed the map last.
+    #[n(0)]
+    pub version: u64,
+    /// Base-2 logarithm of the number of tablets.
+    #[n(1)]
+    pub log2: u8,
+    /// The replicas of each tablet.
+    #[n(2)]
+    pub tablets: Vec<Vec<Placed>>,
+}
+
+impl ReplicaMap {
+    /// A map of its parts.
+    ///
+    /// # Errors
+    /// The rule that the parts break.
+    pub fn of_parts(parts: &MapParts) -> Result<Self, String> {
+        if parts.log2 > TABLETS_LOG2_MAX {
+            return Err(format!("2^{} tablets are more than 2^{TABLETS_LOG2_MAX}", parts.log2));
+        }
+        let tablets = TabletMap::new(parts.log2);
+        if parts.tablets.len() != tablets.count() as usize {
+            return Err(format!("{} of {} tablets have replicas", parts.tablets.len(), tablets.count()));
+        }
+        for (number, replicas) in parts.tablets.iter().enumerate() {
+            check(replicas).map_err(|reason| format!("tablet {number} {reason}"))?;
+        }
+        let boxed = |replicas: &Vec<Placed>| replicas.clone().into_boxed_slice();
+        let chunks = parts.tablets.chunks(CHUNK).map(|chunk| chunk.iter().map(boxed).collect()).collect();
+        Ok(Self { version: parts.version, tablets, chunks })
+    }
+
+    /// The map as plain values.
+    pub fn to_parts(&self) -> MapParts {
+        let tablets = self.tablets.tablets().map(|tablet| self.replicas(tablet).to_vec()).collect();
+        MapParts { version: self.version, log2: self.tablets.log2(), tablets }
+    }
+
+    /// Index of the command that changed the map last.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// How the table is cut into tablets.
+    pub fn tablets(&self) -> TabletMap {
+        self.tablets
+    }
+
+    /// The replicas of a tablet; there is at least one.
+    ///
+    /// # Panics
+    /// For a tablet that the table has not.
+    pub fn replicas(&self, tablet: TabletId) -> &[Placed] {
+        let at = tablet.0 as usize;
+        &self.chunks[at / CHUNK][at % CHUNK]
+    }
+
+    /// Puts the replica that a node has of a tablet on another shard of that node; `since` stays, because the
+    /// data does. Returns whether the node has one.
+    ///
+    /// # Panics
+    /// For a tablet that the table has not, and a version that is not later.
+    pub(crate) fn move_within(
+        &mut self,
+        tablet: TabletId,
+        node: NodeNumber,
+        shard: u16,
+        version: u64,
+    ) -> bool {
+        let has = self.replicas(tablet).iter().any(|placed| placed.node == node);
+        if has {
+            self.set_shard(tablet, node, shard);
+            self.set_version(version);
+        }
+        has
+    }
+
+    /// Spreads the replicas of a node evenly over its shards, neighbours together. Returns whether any moved.
+    ///
+    /// # Panics
+    /// Where `shards` is zero, and for a version that is not later.
+    pub(crate) fn spread(&mut self, node: NodeNumber, shards: u16, version: u64) -> bool {
+        assert!(shards > 0, "node {node} has no shards");
+        let shard_on_node = |map: &Self, tablet| {
+            map.replicas(tablet).iter().find(|placed| placed.node == node).map(|placed| placed.shard)
+        };
+        let own: Vec<(TabletId, u16)> = self
+            .tablets
+            .tablets()
+            .filter_map(|tablet| Some((tablet, shard_on_node(self, tablet)?)))
+            .collect();
+        let mut moved = false;
+        for (number, (tablet, before)) in own.iter().enumerate() {
+            let shard = shard_of(number, own.len(), shards);
+            if shard != *before {
+                self.set_shard(*tablet, node, shard);
+                moved = true;
+            }
+        }
+        if moved {
+            self.set_version(version);
+        }
+        moved
+    }
+
+    fn set_version(&mut self, version: u64) {
+        assert!(self.version < version, "version {version} of a map comes behind {}", self.version);
+        self.version = version;
+    }
+
+    fn set_shard(&mut self, tablet: TabletId, node: NodeNumber, shard: u16) {
+        let at = tablet.0 as usize;
+        let chunk = &mut self.chunks[at / CHUNK];
+        if Rc::get_mut(chunk).is_none() {
+            *chunk = chunk.iter().cloned().collect();
+        }
+        let tablets = Rc::get_mut(chunk).expect("a chunk that was just made is shared with nobody");
+        let placed = tablets[at % CHUNK].iter_mut().find(|placed| placed.node == node);
+        placed.expect("the node has a replica of the tablet").shard = shard;
+    }
+}
+
+/// The shard of the `number`th of a node's `count` tablets: contiguous runs of about equal length.
+pub(crate) fn shard_of(number: usize, count: usize, shards: u16) -> u16 {
+    assert!(number < count, "tablet {number} of {count}");
+    (number * usize::from(shards) / count) as u16
+}
+
+/// Checks the replicas of one tablet; the error ends a sentence about it.
+fn check(replicas: &[Placed]) -> Result<(), String> {
+    if replicas.is_empty() || replicas.len() > REPLICAS_MAX {
+        return Err(format!("has {} replicas", replicas.len()));
+    }
+    for (at, placed) in replicas.iter().enumerate() {
+        if placed.node == 0 {
+            return Err("has a replica on node 0, which there is not".to_owned());
+        }
+        if replicas[..at].iter().any(|other| other.node == placed.node) {
+            return Err(format!("has two replicas on node {}", placed.node));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(node: NodeNumber, shard: u16, since: u64) -> Placed {
+        Placed { node, shard, since }
+    }
+
+    fn map(log2: u8, replicas: &[Placed]) -> ReplicaMap {
+        let tablets = vec![replicas.to_vec(); 1 << log2];
+        ReplicaMap::of_parts(&MapParts { version: 1, log2, tablets }).unwrap()
+    }
+
+    #[test]
+    fn a_map_is_its_parts_and_parts_that_are_no_map_are_refused() {
+        let whole = map(9, &[placed(1, 0, 4), placed(2, 3, 0)]);
+        let parts = whole.to_parts();
+        assert_eq!(ReplicaMap::of_parts(&parts), Ok(whole));
+        let refused = |change: &dyn Fn(&mut MapParts), reason: &str| {
+            let mut parts = parts.clone();
+            change(&mut parts);
+            let error = ReplicaMap::of_parts(&parts).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        };
+        refused(&|parts| parts.log2 = 21, "2^21 tablets");
+        refused(&|parts| parts.log2 = 8, "512 of 256 tablets");
+        refused(&|parts| parts.tablets[7].clear(), "tablet 7 has 0 replicas");
+        refused(&|parts| parts.tablets[300][1].node = 1, "tablet 300 has two replicas on node 1");
+        refused(&|parts| parts.tablets[0][0].node = 0, "node 0");
+    }
+
+    #[test]
+    fn a_move_within_a_node_keeps_the_age_and_changes_no_copy() {
+        let before = map(9, &[placed(1, 0, 4), placed(2, 3, 7)]);
+        let mut after = before.clone();
+        assert!(after.move_within(TabletId(300), 2, 1, 9));
+        assert_eq!(after.replicas(TabletId(300)), [placed(1, 0, 4), placed(2, 1, 7)]);
+        assert_eq!(before.replicas(TabletId(300)), [placed(1, 0, 4), placed(2, 3, 7)]);
+        assert_eq!((before.version(), after.version()), (1, 9));
+        assert!(Rc::ptr_eq(&before.chunks[0], &after.chunks[0]), "chunks without a change are shared");
+        assert!(!after.move_within(TabletId(0), 3, 1, 10), "node 3 has none");
+        assert_eq!(after.version(), 9);
+    }
+
+    #[test]
+    fn tablets_are_spread_as_a_lone_node_spreads_them() {
+        for shards in [1u16, 2, 3, 5] {
+            let mut spread = map(4, &[placed(1, 0, 0)]);
+            assert_eq!(spread.spread(1, shards, 2), shards > 1);
+            for tablet in spread.tablets().tablets() {
+                let expected = spread.tablets().shard_of(tablet, usize::from(shards)) as u16;
+                assert_eq!(spread.replicas(tablet), [placed(1, expected, 0)]);
+            }
+            let again = spread.clone();
+            assert!(!spread.spread(1, shards, 3));
+            assert_eq!(spread, again);
+        }
+    }
+}
