@@ -22,7 +22,7 @@ use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError}
 pub use turn::Turn;
 
 use crate::consensus::LogLimits;
-use crate::group0::{Change, ClusterState, Group0, Group0Error, GroupFailure, Refusal};
+use crate::group0::{Applied, Change, ClusterState, Group0, Group0Error, GroupFailure, Refusal};
 use crate::nodes::OwnFacts;
 use crate::view::{News, View};
 
@@ -210,19 +210,22 @@ impl ControlPlane {
     /// Has commands carried to the shards as they are applied.
     fn follow(self: &Rc<Self>) {
         let control = Rc::downgrade(self);
-        self.group.on_applied(Rc::new(move |index, command, state| {
+        self.group.on_applied(Rc::new(move |applied, state| {
             let Some(control) = control.upgrade() else { return };
             let before = control.seen.replace(Rc::clone(state));
-            let is_applied = state
-                .requests()
-                .find(command.id)
-                .is_some_and(|done| done.index == index && done.refusal.is_none());
-            if is_applied {
-                let changes = command.changes.iter().filter_map(schema_change).collect();
-                let news = News::between(&before, state);
-                control.effects.borrow_mut().push_back(Effect { index, changes, news });
-                control.carry();
-            }
+            let (index, changes) = match applied {
+                Applied::Command(index, command) => {
+                    let done = state.requests().find(command.id);
+                    if done.is_none_or(|done| done.index != index || done.refusal.is_some()) {
+                        return;
+                    }
+                    (index, command.changes.iter().filter_map(schema_change).collect())
+                }
+                Applied::Installed(index) => (index, replacing(&before, state)),
+            };
+            let news = News::between(&before, state);
+            control.effects.borrow_mut().push_back(Effect { index, changes, news });
+            control.carry();
         }));
     }
 
@@ -265,6 +268,12 @@ impl ControlPlane {
         let applied = applying.await;
         applied.unwrap_or_else(|panicked| Err(StorageError::Shard { shard: 0, reason: panicked.to_string() }))
     }
+}
+
+/// Changes that put one schema in the place of another; what both have stays as it is.
+fn replacing(before: &ClusterState, after: &ClusterState) -> Vec<SchemaChange> {
+    let dropped = before.schema().keyspaces().map(|keyspace| keyspace.name.clone());
+    dropped.map(|name| SchemaChange::DropKeyspace { name }).chain(after.history()).collect()
 }
 
 fn schema_change(change: &Change) -> Option<SchemaChange> {

@@ -203,7 +203,10 @@ impl From<ClusterError> for QueryError {
                 Self::Overloaded("Too many schema changes are waiting for their turn".to_owned())
             }
             ClusterError::Group0(
-                Group0Error::NotLeader(_) | Group0Error::TooLong { .. } | Group0Error::Stopped(_),
+                Group0Error::NotLeader(_) | Group0Error::NoMajority | Group0Error::Members(_),
+            ) => Self::Overloaded(error.to_string()),
+            ClusterError::Group0(
+                Group0Error::TooLong { .. } | Group0Error::Stopped(_) | Group0Error::Undecided,
             )
             | ClusterError::Refused(_)
             | ClusterError::Shard { .. } => Self::Internal(error.to_string()),

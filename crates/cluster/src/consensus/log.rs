@@ -221,11 +221,13 @@ impl GroupLog {
         self.acknowledged.set(self.count()).await
     }
 
-    /// Whether a new snapshot should take the place of this log.
-    pub fn is_full(&self) -> bool {
+    /// Whether a new snapshot of what is applied up to `applied` should take the place of this log: it is
+    /// full, and half of its entries at least would go. Entries that are not committed stay in any case.
+    pub fn is_full(&self, applied: u64) -> bool {
         let appended = self.appended.get();
         appended >= self.postponed.get()
             && (appended >= self.limits.entries || self.file.borrow().bytes() >= self.limits.bytes)
+            && 2 * applied.saturating_sub(self.snapshot_index.get()) >= appended.max(1)
     }
 
     fn count(&self) -> Count {

@@ -1,24 +1,28 @@
 //! Group 0: one order of commands for all nodes, and the state that they make.
 //!
-//! A command's path: [`Group0::propose`] → consensus → `GroupLog` (one record, one fdatasync for all that
-//! wait) → committed → `apply` → the outcome is known. A task does this while there is work and ends with it,
-//! so that an idle group has neither a task nor a timer. Lives on shard 0. Today's group has one voter, this
-//! node. Invariant: commands are applied in the order of their indexes, each once, and only when they are
-//! durable. When the log fails the group stops: it answers no further command until the next start has read
-//! the log.
+//! A command's path: [`Group0::propose`] on the leader → consensus → `GroupLog` (one record, one fdatasync for
+//! all that wait) → committed → `apply` → the outcome is known. `work` does this in a task while there is work;
+//! the task ends with it. `members` passes messages on and lets time pass, in groups of more than one member:
+//! a lone voter has neither a task nor a timer while it is idle. Lives on shard 0. Invariant: commands are
+//! applied in the order of their indexes, each once, and only when they are durable on a majority. When the
+//! log fails the group stops: it answers no further command until the next start has read the log.
 
 mod apply;
 mod command;
+mod members;
 mod requests;
 mod state;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
-use reactor::{Event, Group};
+use reactor::{Deadline, Event, Gate};
 use storage::StorageError;
 
 pub use apply::apply;
@@ -28,12 +32,14 @@ pub use state::ClusterState;
 
 use crate::NodeNumber;
 use crate::consensus::{
-    Consensus, Entry, GroupLog, LogError, LogLimits, Members, NotLeader, Payload, RaftConsensus, Ready, Role,
-    Snapshot,
+    ChangeRefused, Consensus, GroupLog, LogError, LogLimits, MemberChange, Members, Message, NotLeader,
+    RaftConsensus, Role, Snapshot, Status,
 };
 
 /// Bytes of a command.
 const COMMAND_BYTES_MAX: usize = 64 << 20;
+/// How long a proposal waits for a majority.
+const PROPOSE_WITHIN: Duration = Duration::from_secs(30);
 
 /// A command has no outcome.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -50,6 +56,15 @@ pub enum Group0Error {
         /// Its bytes.
         bytes: usize,
     },
+    /// The members are as they were.
+    #[error(transparent)]
+    Members(#[from] ChangeRefused),
+    /// No majority has confirmed the command in time: it may still be applied.
+    #[error("no majority of the cluster's voters confirmed the change in time; it may still be made")]
+    Undecided,
+    /// No majority has answered in time whether this node is up to date.
+    #[error("no majority of the cluster's voters can be reached")]
+    NoMajority,
     /// The log failed. It is unknown whether the command is in it.
     #[error("changes of the schema have stopped until the node starts again: {0}")]
     Stopped(Rc<GroupFailure>),
@@ -74,23 +89,43 @@ pub enum GroupFailure {
     },
 }
 
-/// Called after each command that was applied or refused, in order, with the state after it.
-pub type OnApplied = Rc<dyn Fn(u64, &Command, &Rc<ClusterState>)>;
+/// News of the state, in the order of the log.
+#[derive(Debug)]
+pub enum Applied<'a> {
+    /// A command was applied or refused, at this index.
+    Command(u64, &'a Command),
+    /// The whole state was replaced by another node's, as of this index.
+    Installed(u64),
+}
+
+/// Called after each change of the state, in order, with the state after it.
+pub type OnApplied = Rc<dyn Fn(Applied<'_>, &Rc<ClusterState>)>;
+
+/// Takes messages for other members. They may be lost.
+pub type Outbox = Rc<dyn Fn(Message)>;
 
 /// The group, on shard 0. Copies are the same group.
 #[derive(Clone)]
 pub struct Group0(Rc<Inner>);
 
 struct Inner {
+    number: NodeNumber,
     consensus: RefCell<RaftConsensus>,
     log: GroupLog,
     state: RefCell<Rc<ClusterState>>,
     applied: Cell<u64>,
     /// Whether a task works on it.
     working: Cell<bool>,
+    /// Whether a task lets time pass for it.
+    ticking: Cell<bool>,
     changed: Event,
     failure: RefCell<Option<Rc<GroupFailure>>>,
     on_applied: RefCell<Option<OnApplied>>,
+    outbox: RefCell<Option<Outbox>>,
+    /// Answers to questions for a read index, by their contexts; `None` while there is none.
+    reads: RefCell<BTreeMap<u64, Option<u64>>>,
+    next_read: Cell<u64>,
+    tasks: Gate,
 }
 
 impl Group0 {
@@ -110,40 +145,57 @@ impl Group0 {
         let index = index.max(1);
         state.last_command = index;
         let snapshot = Snapshot { index, term: 1, members: Members::lone(node), state: state.encode() };
-        Ok(GroupLog::create(folder, &snapshot).await?)
+        Self::create_from(folder, &snapshot).await
     }
 
-    /// Opens the group of a folder. Every command that was ever answered is applied when this returns.
+    /// Makes the folder of a node that joins a group, from a snapshot of one of its members. Afterwards the
+    /// folder is whole and durable; after a crash it is, or is not there.
+    ///
+    /// # Errors
+    /// [`GroupFailure::Unreadable`] for a state that this version cannot read; file errors.
+    pub async fn create_from(folder: &Path, snapshot: &Snapshot) -> Result<(), GroupFailure> {
+        read_state(snapshot)?;
+        Ok(GroupLog::create(folder, snapshot).await?)
+    }
+
+    /// Opens the group of a folder. Every command that this node knew to be committed is applied when this
+    /// returns; of a lone voter that is every command that was ever answered.
     ///
     /// # Errors
     /// Damage, and files that must be there and are not.
     pub async fn open(folder: &Path, node: NodeNumber, limits: LogLimits) -> Result<Self, GroupFailure> {
         let (log, recovered) = GroupLog::open(folder, limits).await?;
         let snapshot = &recovered.snapshot;
-        let state = ClusterState::decode(&snapshot.state).map_err(|reason| GroupFailure::Unreadable {
-            place: format!("snapshot {}", snapshot.index),
-            reason,
-        })?;
-        if snapshot.members != Members::lone(node) {
-            let reason = format!("it has other members than this node: {:?}", snapshot.members);
-            return Err(GroupFailure::Unreadable { place: format!("snapshot {}", snapshot.index), reason });
-        }
+        let state = read_state(snapshot)?;
         let consensus = RaftConsensus::new(node, &recovered, reactor::random_u64());
         let group = Self(Rc::new(Inner {
+            number: node,
             consensus: RefCell::new(consensus),
             log,
             state: RefCell::new(Rc::new(state)),
             applied: Cell::new(snapshot.index),
             working: Cell::new(false),
+            ticking: Cell::new(false),
             changed: Event::new(),
             failure: RefCell::new(None),
             on_applied: RefCell::new(None),
+            outbox: RefCell::new(None),
+            reads: RefCell::default(),
+            next_read: Cell::new(reactor::random_u64()),
+            tasks: Gate::new(),
         }));
         group.0.work().await?;
-        let status = group.0.consensus.borrow().status();
-        assert_eq!(status.role, Role::Leader, "a lone voter leads once its log is read");
-        assert_eq!(status.committed, group.0.applied.get(), "a lone voter has applied its log");
+        if group.is_alone() {
+            let status = group.status();
+            assert_eq!(status.role, Role::Leader, "a lone voter leads once its log is read");
+            assert_eq!(status.committed, group.0.applied.get(), "a lone voter has applied its log");
+        }
         Ok(group)
+    }
+
+    /// Ends its tasks. Nothing is proposed or answered afterwards.
+    pub async fn stop(&self) {
+        self.0.tasks.close().await;
     }
 
     /// The state after the last command.
@@ -156,21 +208,51 @@ impl Group0 {
         self.0.applied.get()
     }
 
-    /// The term of the leader: a number that no earlier life of this node had.
+    /// The term: while this node leads, a number that no earlier life of any leader had.
     pub fn term(&self) -> u64 {
-        self.0.consensus.borrow().status().term
+        self.status().term
     }
 
-    /// Has `listener` called after each command from now on.
+    /// Role, leader and term.
+    pub fn status(&self) -> Status {
+        self.0.consensus.borrow().status()
+    }
+
+    /// The members, as of the last entry that was applied.
+    pub fn members(&self) -> Members {
+        self.0.consensus.borrow().members()
+    }
+
+    /// Whether this node leads and has applied everything that leaders before it committed: only then may it
+    /// plan a command.
+    pub fn may_plan(&self) -> bool {
+        let consensus = self.0.consensus.borrow();
+        let status = consensus.status();
+        status.role == Role::Leader && consensus.term_at(self.0.applied.get()) == Some(status.term)
+    }
+
+    /// Has `listener` called after each change of the state from now on.
     pub fn on_applied(&self, listener: OnApplied) {
         self.0.on_applied.replace(Some(listener));
+    }
+
+    /// Waits until an index is applied.
+    ///
+    /// # Errors
+    /// [`Group0Error::Undecided`] at the deadline; [`Group0Error::Stopped`].
+    pub async fn wait_applied(&self, index: u64, deadline: Deadline) -> Result<(), Group0Error> {
+        let inner = &self.0;
+        let is_over = || inner.applied.get() >= index || inner.failure.borrow().is_some();
+        let waited = reactor::timeout(deadline, inner.changed.wait_until(is_over)).await;
+        inner.check()?;
+        waited.map_err(|_| Group0Error::Undecided)
     }
 
     /// Proposes a command and waits for its outcome and its index. A command that is proposed again has its
     /// first outcome. One caller at a time may count on room for its command on a full disk.
     ///
     /// # Errors
-    /// [`Group0Error`]; except for `Stopped`, the command is not in the log.
+    /// [`Group0Error`]; except for `Stopped` and `Undecided`, the command is not in the log.
     pub async fn propose(&self, command: &Command) -> Result<(u64, Outcome), Group0Error> {
         let inner = &self.0;
         inner.check()?;
@@ -185,38 +267,43 @@ impl Group0 {
         inner.check()?;
         let position = inner.consensus.borrow_mut().propose(bytes)?;
         self.begin_work();
-        let is_over = || inner.applied.get() >= position.index || inner.failure.borrow().is_some();
-        inner.changed.wait_until(is_over).await;
+        self.wait_applied(position.index, Deadline::after(PROPOSE_WITHIN)).await?;
         match self.state().requests().find(command.id) {
             Some(done) => Ok((done.index, done.outcome())),
-            None => {
-                inner.check()?;
-                panic!("entry {position:?} was applied and has no outcome");
-            }
+            // Another leader's entry has this place, so that this one can never be committed.
+            None => Err(self.not_leader()),
         }
     }
 
-    /// Sees to it that a task works on the group.
-    fn begin_work(&self) {
-        if self.0.working.replace(true) {
-            return;
-        }
-        let inner = Rc::clone(&self.0);
-        drop(reactor::spawn(Group::CONTROL, async move {
-            let of_task = Rc::clone(&inner);
-            // In a task of its own, so that its panic stops the group, and callers hear of it.
-            let working = reactor::spawn(Group::CONTROL, async move {
-                if let Err(failure) = of_task.work().await {
-                    of_task.stop(failure);
-                }
-                // In the moment in which there was nothing to do, so that whoever comes later begins anew.
-                of_task.working.set(false);
-            });
-            if let Err(panicked) = working.await {
-                inner.stop(GroupFailure::Broken(panicked.to_string()));
-            }
-        }));
+    fn not_leader(&self) -> Group0Error {
+        let status = self.status();
+        Group0Error::NotLeader(NotLeader { leader: status.leader.filter(|leader| *leader != self.0.number) })
     }
+
+    /// Changes the members and waits until the change is applied here.
+    ///
+    /// # Errors
+    /// [`ChangeRefused`] as [`Group0Error::Members`]; [`Group0Error::Undecided`]; [`Group0Error::Stopped`].
+    pub async fn change_members(&self, changes: &[MemberChange]) -> Result<(), Group0Error> {
+        self.0.check()?;
+        let position = self.0.consensus.borrow_mut().change(changes)?;
+        self.begin_work();
+        self.wait_applied(position.index, Deadline::after(PROPOSE_WITHIN)).await
+    }
+
+    /// The state as a snapshot with its members, for a node that joins.
+    pub fn snapshot(&self) -> Snapshot {
+        let index = self.0.applied.get();
+        let consensus = self.0.consensus.borrow();
+        let term = consensus.term_at(index).expect("the term of the last entry that was applied");
+        Snapshot { index, term, members: consensus.members(), state: self.state().encode() }
+    }
+}
+
+/// The state in a snapshot.
+fn read_state(snapshot: &Snapshot) -> Result<ClusterState, GroupFailure> {
+    ClusterState::decode(&snapshot.state)
+        .map_err(|reason| GroupFailure::Unreadable { place: format!("snapshot {}", snapshot.index), reason })
 }
 
 impl Inner {
@@ -231,78 +318,5 @@ impl Inner {
         reactor::error!("the control plane stops until the next start"; error = failure);
         self.failure.replace(Some(Rc::new(failure)));
         self.changed.notify_all();
-    }
-
-    /// Works until there is nothing to do.
-    async fn work(&self) -> Result<(), GroupFailure> {
-        loop {
-            let ready = self.consensus.borrow_mut().ready();
-            match ready {
-                Some(ready) => self.carry_out(ready).await?,
-                None if self.log.is_full() => self.replace_log().await?,
-                None => return Ok(()),
-            }
-        }
-    }
-
-    async fn carry_out(&self, ready: Ready) -> Result<(), GroupFailure> {
-        assert!(ready.install.is_none(), "a lone voter has nobody to get a snapshot from");
-        assert!(
-            ready.messages_before.is_empty() && ready.messages_after.is_empty(),
-            "a lone voter sends nothing"
-        );
-        // A commit index alone goes to the disk with the next batch: it follows from the entries of one
-        // voter.
-        if ready.must_sync {
-            self.log.append(ready.hard_state, ready.entries).await?;
-        }
-        self.consensus.borrow_mut().synced(ready.number);
-        for entry in &ready.committed {
-            self.apply(entry)?;
-        }
-        self.changed.notify_all();
-        Ok(())
-    }
-
-    fn apply(&self, entry: &Entry) -> Result<(), GroupFailure> {
-        let before = self.applied.get();
-        assert_eq!(entry.index, before + 1, "entry {} is applied behind {before}", entry.index);
-        if let Payload::Command(bytes) = &entry.payload {
-            let command = Command::decode(bytes).map_err(|reason| GroupFailure::Unreadable {
-                place: format!("entry {}", entry.index),
-                reason,
-            })?;
-            let state = Rc::clone(&self.state.borrow());
-            let after = Rc::new(apply(&state, entry.index, &command));
-            self.state.replace(Rc::clone(&after));
-            self.applied.set(entry.index);
-            let listener = self.on_applied.borrow().clone();
-            if let Some(listener) = listener {
-                listener(entry.index, &command, &after);
-            }
-        }
-        self.applied.set(entry.index);
-        Ok(())
-    }
-
-    /// Puts a snapshot of the state and a new log in the place of a full one.
-    async fn replace_log(&self) -> Result<(), GroupFailure> {
-        let index = self.applied.get();
-        let (hard_state, entries, term, members) = {
-            let consensus = self.consensus.borrow();
-            (
-                consensus.hard_state(),
-                consensus.entries_after(index),
-                consensus.term_at(index),
-                consensus.members(),
-            )
-        };
-        let term = term.expect("the term of the last entry that was applied");
-        let state = self.state.borrow().encode();
-        let snapshot = Snapshot { index, term, members, state };
-        if self.log.replace(&snapshot, hard_state, &entries).await? {
-            self.consensus.borrow_mut().compacted(snapshot);
-        }
-        Ok(())
     }
 }
