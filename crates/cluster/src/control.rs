@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use model::schema::{ChangeError, SchemaChange};
-use model::tablet::FIRST_NODE;
+use model::tablet::{FIRST_NODE, NodeNumber};
 use reactor::{Event, Group, Semaphore, mesh};
 use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError};
 
@@ -117,7 +117,7 @@ pub async fn open_node(
         async move {
             let earlier = EarlierSchema::read(&config, shards).await?;
             let (control, agreed) = open_group(&config, &facts, earlier.as_ref()).await?;
-            let news = News::of(&control.group.state());
+            let news = News::of(&control.group.state(), control.group.number());
             tell_shards(&news, shards).await?;
             drop(opened.set((control, earlier)));
             Ok(agreed)
@@ -152,7 +152,8 @@ async fn open_group(
         let index = earlier.map_or(0, |earlier| earlier.index);
         Group0::create(&folder, FIRST_NODE, index, state).await.map_err(failed)?;
     }
-    let group = Group0::open(&folder, FIRST_NODE, LogLimits::default()).await.map_err(failed)?;
+    let number_in = |state: &ClusterState| founding::own_number(state, facts);
+    let group = Group0::open(&folder, number_in, LogLimits::default()).await.map_err(failed)?;
     if let Some(earlier) = earlier {
         earlier.check(config, group.state().schema())?;
     }
@@ -302,9 +303,9 @@ async fn tell_shards(news: &News, shards: usize) -> Result<(), StorageError> {
 
 impl News {
     /// Everything that a state says, for shards that know nothing yet.
-    fn of(state: &ClusterState) -> Self {
+    fn of(state: &ClusterState, own: NodeNumber) -> Self {
         let maps = state.maps().iter().map(|(table, map)| (*table, map.to_parts())).collect();
-        Self { nodes: Some((**state.nodes()).clone()), maps, gone: Vec::new() }
+        Self { own: Some(own), nodes: Some((**state.nodes()).clone()), maps, gone: Vec::new() }
     }
 
     /// The difference between two states.
@@ -316,7 +317,8 @@ impl News {
         let maps = after.maps().iter().filter(|map| !is_known(map));
         let tables = before.schema().tables().map(|table| table.id());
         let gone = tables.filter(|id| after.schema().table_by_id(*id).is_none()).collect();
-        Self { nodes, maps: maps.map(|(table, map)| (*table, map.to_parts())).collect(), gone }
+        let maps = maps.map(|(table, map)| (*table, map.to_parts())).collect();
+        Self { own: None, nodes, maps, gone }
     }
 
     /// News that come before a change takes effect, and those that come after it.

@@ -25,6 +25,8 @@ pub type Nodes = BTreeMap<NodeNumber, NodeRecord>;
 /// News of the agreed state, as they go to every shard.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct News {
+    /// The number of this node, at a start.
+    pub(crate) own: Option<NodeNumber>,
     /// All nodes, if any changed.
     pub(crate) nodes: Option<Nodes>,
     /// Maps that are new or changed.
@@ -35,7 +37,7 @@ pub(crate) struct News {
 
 impl News {
     pub(crate) fn is_empty(&self) -> bool {
-        self.nodes.is_none() && self.maps.is_empty() && self.gone.is_empty()
+        self.own.is_none() && self.nodes.is_none() && self.maps.is_empty() && self.gone.is_empty()
     }
 }
 
@@ -134,6 +136,9 @@ impl View {
 
     /// Takes in what is new.
     pub(crate) fn learn(&self, news: &News) {
+        if let Some(own) = news.own {
+            self.own.set(own);
+        }
         if let Some(nodes) = &news.nodes {
             self.nodes.replace(Rc::new(nodes.clone()));
         }

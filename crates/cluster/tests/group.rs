@@ -79,7 +79,7 @@ async fn open(number: NodeNumber, shared: &Rc<Shared>) -> Group0 {
             Group0::create_from(folder, &invited().expect("an invitation")).await.expect("a new member");
         }
     }
-    let group = Group0::open(folder, number, LIMITS).await.expect("a group");
+    let group = Group0::open(folder, |_| Ok(number), LIMITS).await.expect("a group");
     let of_listener = Rc::clone(shared);
     group.on_applied(Rc::new(move |applied, state| match applied {
         Applied::Command(index, command) => {

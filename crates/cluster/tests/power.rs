@@ -48,7 +48,7 @@ async fn node(shared: Rc<Shared>, limit: u64) {
         reactor::file::sync_dir("/ceto").await.expect("a folder");
         Group0::create(folder, 1, 0, ClusterState::default()).await.expect("a new group");
     }
-    let group = Group0::open(folder, 1, LIMITS).await.expect("a group");
+    let group = Group0::open(folder, |_| Ok(1), LIMITS).await.expect("a group");
     check(&group, &shared);
     shared.lives.set(shared.lives.get() + 1);
     let asked_again: Vec<u64> = shared.open.borrow().iter().copied().collect();
@@ -180,7 +180,7 @@ fn a_full_disk_refuses_a_command_and_the_next_one_is_taken_once_there_is_room() 
             let folder = Path::new(FOLDER);
             reactor::file::create_dir_all("/ceto/schema").await.expect("a folder");
             Group0::create(folder, 1, 0, ClusterState::default()).await.expect("a new group");
-            let group = Group0::open(folder, 1, LIMITS).await.expect("a group");
+            let group = Group0::open(folder, |_| Ok(1), LIMITS).await.expect("a group");
             full.set(true);
             reactor::sleep(Duration::from_millis(1)).await;
             // Longer than the space that the log keeps behind its end.
@@ -233,7 +233,7 @@ fn a_failed_write_stops_the_group_until_the_next_start() {
                     reactor::file::sync_dir("/ceto").await.expect("a folder");
                     Group0::create(folder, 1, 0, ClusterState::default()).await.expect("a new group");
                 }
-                let group = Group0::open(folder, 1, LIMITS).await.expect("a group");
+                let group = Group0::open(folder, |_| Ok(1), LIMITS).await.expect("a group");
                 if lives.get() == 1 {
                     let (_, first) = group.propose(&command(1, &group.state())).await.expect("a command");
                     assert_eq!(first, Ok(()));

@@ -9,13 +9,30 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use model::schema::Schema;
-use model::tablet::FIRST_NODE;
+use model::tablet::{FIRST_NODE, NodeNumber};
 use storage::StorageError;
 
 use crate::group0::{Change, ClusterState, Command, Group0, Group0Error, GroupFailure, Placement, RequestId};
 use crate::maps::placement::{is_local, place};
 use crate::maps::ring::tokens_of_next;
 use crate::nodes::{NodeRecord, OwnFacts};
+
+/// This node's number by its host id. In a state that knows at most one node it is the first one, whose
+/// host id may be new.
+///
+/// # Errors
+/// [`GroupFailure::Broken`] in a state of several nodes that does not know the host id.
+pub(super) fn own_number(state: &ClusterState, facts: &OwnFacts) -> Result<NodeNumber, GroupFailure> {
+    let own = state.nodes().values().find(|node| node.host_id == facts.host_id);
+    match own {
+        Some(node) => Ok(node.number),
+        None if state.nodes().len() <= 1 => Ok(FIRST_NODE),
+        None => Err(GroupFailure::Broken(format!(
+            "the cluster of this directory has no node with the host id {}: it is another node's directory",
+            model::hex::text(&facts.host_id)
+        ))),
+    }
+}
 
 /// Makes the changes that a start asks for.
 ///
@@ -33,7 +50,7 @@ pub(super) async fn introduce(
     }
     sequence.set(sequence.get() + 1);
     let command = Command {
-        id: RequestId { node: FIRST_NODE, life: group.term(), sequence: sequence.get() },
+        id: RequestId { node: group.number(), life: group.term(), sequence: sequence.get() },
         schema: Some(state.schema().version()),
         changes,
         topology: Some(state.topology_version()),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use model::Table;
 use model::schema::{Schema, SchemaChange};
-use model::tablet::{FIRST_NODE, NodeNumber, TabletId};
+use model::tablet::{NodeNumber, TabletId};
 use reactor::Permit;
 
 use super::founding::placed;
@@ -79,7 +79,7 @@ impl Turn {
     fn next_id(&self) -> RequestId {
         let sequence = self.control.sequence.get() + 1;
         self.control.sequence.set(sequence);
-        RequestId { node: FIRST_NODE, life: self.control.group.term(), sequence }
+        RequestId { node: self.control.group.number(), life: self.control.group.term(), sequence }
     }
 
     /// Proposes a command and waits for its effects.

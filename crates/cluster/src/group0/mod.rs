@@ -158,15 +158,21 @@ impl Group0 {
         Ok(GroupLog::create(folder, snapshot).await?)
     }
 
-    /// Opens the group of a folder. Every command that this node knew to be committed is applied when this
-    /// returns; of a lone voter that is every command that was ever answered.
+    /// Opens the group of a folder; `number_in` finds this node's number in the last snapshot's state. Every
+    /// command that this node knew to be committed is applied when this returns; of a lone voter that is every
+    /// command that was ever answered.
     ///
     /// # Errors
-    /// Damage, and files that must be there and are not.
-    pub async fn open(folder: &Path, node: NodeNumber, limits: LogLimits) -> Result<Self, GroupFailure> {
+    /// Damage, and files that must be there and are not; the error of `number_in`.
+    pub async fn open(
+        folder: &Path,
+        number_in: impl FnOnce(&ClusterState) -> Result<NodeNumber, GroupFailure>,
+        limits: LogLimits,
+    ) -> Result<Self, GroupFailure> {
         let (log, recovered) = GroupLog::open(folder, limits).await?;
         let snapshot = &recovered.snapshot;
         let state = read_state(snapshot)?;
+        let node = number_in(&state)?;
         let consensus = RaftConsensus::new(node, &recovered, reactor::random_u64());
         let group = Self(Rc::new(Inner {
             number: node,
@@ -191,6 +197,11 @@ impl Group0 {
             assert_eq!(status.committed, group.0.applied.get(), "a lone voter has applied its log");
         }
         Ok(group)
+    }
+
+    /// This node's number.
+    pub fn number(&self) -> NodeNumber {
+        self.0.number
     }
 
     /// Ends its tasks. Nothing is proposed or answered afterwards.
