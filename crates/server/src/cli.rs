@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, Driver, Port, parse_address, parse_size};
+use crate::config::{Config, ConfigError, Driver, Port, parse_address, parse_seeds, parse_size};
 
 /// A shard-per-core, Cassandra-compatible wide-column database.
 #[derive(Debug, Parser)]
@@ -51,6 +51,18 @@ pub struct ServerOptions {
     /// Address for CQL clients [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: Option<IpAddr>,
+    /// Addresses of nodes that are asked for the cluster, with commas between [default: none, a node alone]
+    #[arg(long, value_name = "ADDRESSES", value_parser = seeds)]
+    pub seeds: Option<Seeds>,
+    /// Data center of this node [default: datacenter1]
+    #[arg(long, value_name = "NAME")]
+    pub dc: Option<String>,
+    /// Rack of this node [default: rack1]
+    #[arg(long, value_name = "NAME")]
+    pub rack: Option<String>,
+    /// Found a cluster without asking the seeds whether there is one
+    #[arg(long)]
+    pub found: bool,
     /// Port for CQL clients [default: 9042]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
@@ -94,6 +106,13 @@ pub struct ServerOptions {
     pub developer_mode: bool,
 }
 
+/// Seeds on the command line.
+pub type Seeds = Vec<crate::config::Seed>;
+
+fn seeds(text: &str) -> Result<Seeds, String> {
+    parse_seeds(text)
+}
+
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "expected a size such as 512M".to_owned())
 }
@@ -115,6 +134,16 @@ impl ServerOptions {
         if let Some(listen) = self.listen {
             config.rpc_address = listen;
         }
+        if let Some(seeds) = &self.seeds {
+            config.topology.seeds.clone_from(seeds);
+        }
+        if let Some(name) = &self.dc {
+            config.data_center.clone_from(name);
+        }
+        if let Some(name) = &self.rack {
+            config.rack.clone_from(name);
+        }
+        config.topology.founds = self.found;
         if let Some(port) = self.port {
             config.native_port = port;
         }

@@ -12,6 +12,7 @@ mod keys;
 mod known;
 mod security;
 pub(crate) mod settings;
+mod topology;
 mod value;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ use query::MarkerOptions;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
 use storage::LargeLimits;
+pub(crate) use topology::parse_seeds;
+pub use topology::{InternodeCompression, Seed, Snitch, TopologyConfig};
 use value::{Document, Value};
 
 /// All settings of the process.
@@ -50,6 +53,8 @@ pub struct Config {
     pub broadcast_rpc_address: Option<IpAddr>,
     /// `listen_address`: the address for other nodes; `None` for the one for clients.
     pub listen_address: Option<IpAddr>,
+    /// Seeds, snitch and the like.
+    pub topology: TopologyConfig,
     /// `storage_port`, shown to drivers in `system.local`.
     pub storage_port: u16,
     /// `native_transport_port`.
@@ -202,6 +207,7 @@ impl Default for Config {
             rpc_address: localhost,
             broadcast_rpc_address: None,
             listen_address: None,
+            topology: TopologyConfig::default(),
             storage_port: 7000,
             native_port: 9042,
             shard_aware_port: Some(19042),
@@ -428,6 +434,7 @@ impl Config {
         if let Some((_, error)) = open.into_iter().find(|(lack, _)| !lack.is_accepted(&config)) {
             return Err(error);
         }
+        config.read_rack(path)?;
         guardrails::check(&config).map_err(|(key, message)| {
             // The file may contain only the other of the two thresholds, which conflicts with the default of
             // this one.

@@ -8,7 +8,7 @@ use cql::SameNames;
 use reactor::log::Level;
 
 use super::value::Value;
-use super::{Config, Driver, admin, guardrails};
+use super::{Config, Driver, admin, guardrails, topology};
 
 pub(super) type Setter = fn(&mut Config, &Value) -> Result<(), String>;
 
@@ -23,7 +23,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn all() -> impl Iterator<Item = &'static (&'static str, Setter)> {
-    SETTERS.iter().chain(guardrails::SETTERS).chain(admin::SETTERS)
+    SETTERS.iter().chain(guardrails::SETTERS).chain(admin::SETTERS).chain(topology::SETTERS)
 }
 
 const SETTERS: &[(&str, Setter)] = &[
