@@ -284,7 +284,8 @@ fn schema_change(change: &Change) -> Option<SchemaChange> {
         | Change::AddNode(_)
         | Change::UpdateNode(..)
         | Change::Place(_)
-        | Change::MoveTablet(_) => None,
+        | Change::MoveTablet(_)
+        | Change::SetNodeState(..) => None,
     }
 }
 

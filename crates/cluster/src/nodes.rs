@@ -61,6 +61,9 @@ pub struct NodeRecord {
     /// The tokens it shows to drivers, ascending.
     #[n(9)]
     pub tokens: Vec<i64>,
+    /// How often its data directory had been started at its last start.
+    #[n(10)]
+    pub generation: u64,
 }
 
 impl Default for NodeRecord {
@@ -78,6 +81,7 @@ impl Default for NodeRecord {
             state: NodeState::default(),
             version: String::new(),
             tokens: Vec::new(),
+            generation: 0,
         }
     }
 }
@@ -107,6 +111,9 @@ pub struct OwnFacts {
     /// The version of its program.
     #[n(6)]
     pub version: String,
+    /// How often its data directory was started; 0 for a node without a network, which does not count.
+    #[n(7)]
+    pub generation: u64,
 }
 
 impl OwnFacts {
@@ -121,6 +128,7 @@ impl OwnFacts {
             native: record.native,
             shards: u16::try_from(shards).expect("a node has fewer than 2^16 shards"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            generation: 0,
         }
     }
 }
@@ -129,7 +137,8 @@ impl NodeRecord {
     /// Takes over what the node says of itself. Returns whether anything is new.
     pub(crate) fn update(&mut self, facts: &OwnFacts) -> bool {
         let before = self.clone();
-        let OwnFacts { host_id, data_center, rack, listen, native, shards, version } = facts.clone();
+        let OwnFacts { host_id, data_center, rack, listen, native, shards, version, generation } =
+            facts.clone();
         *self = Self {
             number: self.number,
             host_id,
@@ -141,6 +150,7 @@ impl NodeRecord {
             state: self.state,
             version,
             tokens: std::mem::take(&mut self.tokens),
+            generation,
         };
         *self != before
     }

@@ -68,6 +68,7 @@ fn facts(engine: &EngineConfig, shards: usize) -> OwnFacts {
         native: engine.native_address,
         shards: u16::try_from(shards).expect("a node has fewer than 2^16 shards"),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        generation: 0,
     }
 }
 

@@ -102,6 +102,25 @@ pub struct Message {
 }
 
 impl Message {
+    /// The message as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        minicbor::to_vec(self).expect("writing to memory does not fail")
+    }
+
+    /// Reads a message that takes up all of `bytes`; whether a correct member sends it is told by
+    /// `Consensus::step`.
+    ///
+    /// # Errors
+    /// The reason for which they are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut decoder = minicbor::Decoder::new(bytes);
+        let message = decoder.decode().map_err(|error| error.to_string())?;
+        match bytes.len() - decoder.position() {
+            0 => Ok(message),
+            behind => Err(format!("{behind} bytes follow it")),
+        }
+    }
+
     /// Checks a message that came to `me` from outside.
     ///
     /// # Errors

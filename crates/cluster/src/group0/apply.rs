@@ -10,7 +10,7 @@ use super::requests::Done;
 use super::state::ClusterState;
 use crate::maps::map::MapParts;
 use crate::maps::{Placed, ReplicaMap};
-use crate::nodes::{NodeRecord, OwnFacts};
+use crate::nodes::{NodeRecord, NodeState, OwnFacts};
 
 /// The state after the command at `index` of the log. A command that is refused, or that was applied before,
 /// leaves everything but its outcome as it was.
@@ -52,6 +52,7 @@ fn change_state(state: &mut ClusterState, index: u64, change: &Change) -> Result
         Change::UpdateNode(number, facts) => update_node(state, index, *number, facts),
         Change::Place(placement) => place(state, index, placement),
         Change::MoveTablet(moved) => move_tablet(state, index, moved),
+        Change::SetNodeState(number, part) => set_node_state(state, index, *number, *part),
     }
 }
 
@@ -77,7 +78,15 @@ fn update_node(
     facts: &OwnFacts,
 ) -> Result<(), String> {
     let unknown = || format!("there is no node {number}");
-    let shards_before = state.nodes.get(&number).ok_or_else(unknown)?.shards;
+    let known = state.nodes.get(&number).ok_or_else(unknown)?;
+    if facts.generation < known.generation {
+        return Err(format!(
+            "node {number} was started for the {}th time and says that this is the {}th: its data directory is \
+             older than what the cluster has seen of it",
+            known.generation, facts.generation
+        ));
+    }
+    let shards_before = known.shards;
     if facts.shards == 0 {
         return Err(format!("node {number} without shards"));
     }
@@ -88,6 +97,28 @@ fn update_node(
             Rc::make_mut(map).spread(number, facts.shards, index);
         }
     }
+    state.topology_version = index;
+    Ok(())
+}
+
+fn set_node_state(
+    state: &mut ClusterState,
+    index: u64,
+    number: NodeNumber,
+    part: NodeState,
+) -> Result<(), String> {
+    let record = Rc::make_mut(&mut state.nodes).get_mut(&number);
+    let record = record.ok_or_else(|| format!("there is no node {number}"))?;
+    let follows = match (record.state, part) {
+        (NodeState::Joining, NodeState::Normal | NodeState::Left)
+        | (NodeState::Normal, NodeState::Draining | NodeState::Left)
+        | (NodeState::Draining, NodeState::Normal | NodeState::Left) => true,
+        (before, after) => before == after,
+    };
+    if !follows {
+        return Err(format!("node {number} is {:?} and cannot become {part:?}", record.state));
+    }
+    record.state = part;
     state.topology_version = index;
     Ok(())
 }

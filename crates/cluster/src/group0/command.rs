@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 use model::schema::{SchemaChange, TableId};
 use model::tablet::{NodeNumber, Replica, TabletId};
 
-use crate::nodes::{NodeRecord, OwnFacts};
+use crate::nodes::{NodeRecord, NodeState, OwnFacts};
 
 /// The identity of a command: a command that is asked for again has the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -97,6 +97,9 @@ pub enum Change {
     /// A tablet moves between two shards of a node.
     #[n(5)]
     MoveTablet(#[n(0)] Move),
+    /// A node has another part in the cluster.
+    #[n(6)]
+    SetNodeState(#[n(0)] NodeNumber, #[n(1)] NodeState),
 }
 
 /// Changes that are applied together or not at all.

@@ -8,7 +8,7 @@ use model::{Column, ColumnId, ColumnKind, CqlType};
 
 use crate::group0::{Change, ClusterState, Command, Move, Placement, Refusal, RequestId, apply};
 use crate::maps::Placed;
-use crate::nodes::{NodeRecord, OwnFacts};
+use crate::nodes::{NodeRecord, NodeState, OwnFacts};
 
 const TABLE: TableId = TableId([9; 16]);
 
@@ -117,6 +117,25 @@ fn changes_that_do_not_follow_on_the_state_change_nothing() {
     assert_eq!(change(&mut state, [Change::AddNode(Box::new(same_host)), found.clone()]), None);
     assert_eq!(state.cluster_id(), Some([5; 16]));
     assert!(matches!(change(&mut state, [found]), Some(Refusal::Misfit(_))), "a cluster is founded once");
+}
+
+#[test]
+fn a_node_leaves_for_ever_and_its_directory_never_gets_younger() {
+    let mut state = two_nodes();
+    let set = |part| Change::SetNodeState(2, part);
+    let refused = |state: &mut ClusterState, wrong: Change, reason: &str| {
+        let refusal = change(state, [wrong]).expect(reason);
+        assert!(refusal.to_string().contains(reason), "{refusal}");
+    };
+    let of_start =
+        |generation| Change::UpdateNode(2, Box::new(OwnFacts { generation, host_id: [2; 16], ..facts(3) }));
+    assert_eq!(change(&mut state, [of_start(4)]), None);
+    refused(&mut state, of_start(3), "older than what the cluster has seen");
+    assert_eq!(change(&mut state, [of_start(5), set(NodeState::Draining), set(NodeState::Normal)]), None);
+    refused(&mut state, set(NodeState::Joining), "cannot become Joining");
+    assert_eq!(change(&mut state, [set(NodeState::Left)]), None);
+    refused(&mut state, set(NodeState::Normal), "is Left and cannot become Normal");
+    assert_eq!((state.nodes()[&2].state, state.nodes()[&2].generation), (NodeState::Left, 5));
 }
 
 #[test]
