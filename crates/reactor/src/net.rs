@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -84,7 +84,16 @@ impl Stream {
     /// # Errors
     /// As connect(2). There is no time limit but the kernel's: wrap it in `timeout`.
     pub async fn connect(peer: SocketAddr) -> io::Result<Stream> {
-        match OpFuture::new(Op::Connect { peer }).await.1? {
+        Self::connect_from(None, peer).await
+    }
+
+    /// As [`Stream::connect`], from one of this machine's addresses: rules of firewalls then see which of
+    /// several nodes it is.
+    ///
+    /// # Errors
+    /// As bind(2) and connect(2).
+    pub async fn connect_from(from: Option<IpAddr>, peer: SocketAddr) -> io::Result<Stream> {
+        match OpFuture::new(Op::Connect { from, peer }).await.1? {
             Output::Connection(connection) => {
                 Ok(Stream::new(connection.handle, connection.local, connection.peer))
             }
@@ -158,6 +167,20 @@ impl Stream {
     /// When `recv` has been called: received bytes belong to this shard's driver.
     pub fn detach(self) -> DetachedStream {
         assert!(!self.received.get(), "a stream that has received cannot change its shard");
+        self.release()
+    }
+
+    /// As [`Stream::detach`], for a stream that has received all that its other end sends before it is
+    /// answered. Bytes that come before the stream is attached may be lost: the other end has then broken the
+    /// rule, and whoever reads on must be able to tell.
+    pub fn detach_silent(self) -> DetachedStream {
+        let detached = self.release();
+        // A receive that is still armed is called off before another shard can have the descriptor.
+        shard::with(|shard| shard.flush_driver());
+        detached
+    }
+
+    fn release(self) -> DetachedStream {
         shard::with(|shard| shard.with_driver(|driver| driver.release(&self.handle)));
         let (descriptor, kind) = self.handle.disown();
         DetachedStream { descriptor, kind, local: self.local, peer: self.peer }

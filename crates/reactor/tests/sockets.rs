@@ -163,6 +163,53 @@ fn a_connection_moves_to_another_shard() {
 }
 
 #[test]
+fn a_silent_connection_moves_to_another_shard_after_it_has_received() {
+    for driver in drivers() {
+        let config = Config { driver, shards: 2, ..Config::default() };
+        let running = reactor::start(config, |info| async move {
+            if info.id != 0 {
+                return;
+            }
+            let listener = Listener::bind(any(), ListenOptions::default()).unwrap();
+            let client = Stream::connect(listener.local_addr()).await.unwrap();
+            let (server, _) = listener.accept().await.unwrap();
+            client.send(b"first".to_vec()).await.0.unwrap();
+            assert_eq!(&*server.recv().await.unwrap().expect("bytes"), b"first");
+            let detached = server.detach_silent();
+            let moved = reactor::mesh::call(1, Group::STATEMENT, move || async move {
+                let stream = detached.attach().unwrap();
+                stream.send(b"go on".to_vec()).await.0.unwrap();
+                let mut received = Vec::new();
+                while received.len() < 50_000 {
+                    received.extend_from_slice(&stream.recv().await.unwrap().expect("more is to come"));
+                }
+                received
+            });
+            let moved = spawn(Group::STATEMENT, moved);
+            assert_eq!(&*client.recv().await.unwrap().expect("bytes"), b"go on");
+            client.send(vec![7; 50_000]).await.0.unwrap();
+            assert_eq!(moved.await.unwrap().unwrap(), vec![7; 50_000]);
+        });
+        running.unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_connection_comes_from_the_address_it_was_bound_to() {
+    on_each_driver(|| async {
+        let listener = Listener::bind(any(), ListenOptions::default()).unwrap();
+        let from = "127.0.0.9".parse().unwrap();
+        let client = Stream::connect_from(Some(from), listener.local_addr()).await.unwrap();
+        let (server, peer) = listener.accept().await.unwrap();
+        assert_eq!((client.local_addr().ip(), server.peer_addr(), peer.ip()), (from, peer, from));
+        // An address of documentation is none of this machine's.
+        let elsewhere = Some("192.0.2.1".parse().unwrap());
+        let error = Stream::connect_from(elsewhere, listener.local_addr()).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+    });
+}
+
+#[test]
 fn two_listeners_of_one_port_need_reuse_port() {
     on_each_driver(|| async {
         let shared = ListenOptions { reuse_port: true, ..ListenOptions::default() };

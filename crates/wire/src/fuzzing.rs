@@ -6,7 +6,7 @@ use crate::client;
 use crate::compression::Compression;
 use crate::extensions::Extensions;
 use crate::frame::{Direction, Flags, Frame, FrameHeader, Opcode};
-use crate::node::{self, hello::Hello};
+use crate::node::{self, control, fault::Fault, hello::Hello};
 use crate::reader::Reader;
 use crate::request::{self, Request};
 use crate::segment::{Decoded, SegmentDecoder, SegmentFormat};
@@ -141,17 +141,8 @@ pub fn type_option(data: &[u8]) {
 /// Messages between nodes: the first byte chooses one, or frames.
 pub fn node_messages(data: &[u8]) {
     let Some((&first, message)) = data.split_first() else { return };
-    match first % 4 {
-        0 => {
-            let mut rest = message;
-            while let Ok(Some((frame, behind))) = node::frame::Frame::cut(rest, MAX_FRAME_BYTES) {
-                let mut scratch = Vec::new();
-                if let Ok(body) = frame.body(MAX_FRAME_BYTES, &mut scratch) {
-                    assert!(body.len() <= MAX_FRAME_BYTES);
-                }
-                rest = behind;
-            }
-        }
+    match first % 14 {
+        0 => node_frames(message),
         1 => {
             if let Ok(hello) = Hello::decode(message) {
                 let mut out = Vec::new();
@@ -168,7 +159,7 @@ pub fn node_messages(data: &[u8]) {
                 assert_eq!(out, message);
             }
         }
-        _ => {
+        3 => {
             if let Ok(read) = node::read::Read::decode(message) {
                 let mut out = Vec::new();
                 read.encode(&mut out);
@@ -176,5 +167,45 @@ pub fn node_messages(data: &[u8]) {
                 assert_eq!(read.slices.iter().count(), read.slices.len());
             }
         }
+        other => control_message(other, message),
+    }
+}
+
+fn node_frames(mut rest: &[u8]) {
+    while let Ok(Some((frame, behind))) = node::frame::Frame::cut(rest, MAX_FRAME_BYTES) {
+        let mut scratch = Vec::new();
+        if let Ok(body) = frame.body(MAX_FRAME_BYTES, &mut scratch) {
+            assert!(body.len() <= MAX_FRAME_BYTES);
+        }
+        rest = behind;
+    }
+}
+
+/// Reads a message, and again what is written of it: the two are one.
+macro_rules! read_again {
+    ($type:ty, $message:expr) => {
+        if let Ok(decoded) = <$type>::decode($message) {
+            let mut out = Vec::new();
+            decoded.encode(&mut out);
+            assert_eq!(<$type>::decode(&out), Ok(decoded));
+        }
+    };
+}
+
+fn control_message(kind: u8, message: &[u8]) {
+    match kind {
+        4 => read_again!(control::Ping, message),
+        5 => read_again!(control::Pong, message),
+        6 => read_again!(control::Join, message),
+        7 => read_again!(control::Joined, message),
+        8 => read_again!(control::Command, message),
+        9 => read_again!(control::CommandOutcome, message),
+        10 => read_again!(control::Drain, message),
+        11 => read_again!(control::Index, message),
+        12 => {
+            read_again!(control::Status, message);
+            read_again!(control::StatusAnswer, message);
+        }
+        _ => read_again!(Fault, message),
     }
 }

@@ -13,7 +13,7 @@ use wire::node::NodeError;
 use wire::node::frame::{
     COMPRESSED_BODY_BYTES_MIN, Frame, FrameFlags, FrameHeader, HEADER_BYTES, Verb, WorkGroup, append_frame,
 };
-use wire::node::hello::{self, Epoch, HELLO_BYTES_MAX, Hello};
+use wire::node::hello::{self, Class, Epoch, HELLO_BYTES_MAX, Heard, Hello};
 use wire::node::mutate::{self, Entry, Mutate};
 use wire::node::read::{Bound, Partitions, Read, SliceList};
 
@@ -75,6 +75,12 @@ fn hello() -> Hello {
         shards: 2,
         features: vec!["tablets".to_owned()],
         epoch: Some(Epoch { number: 8, id: [9; 16] }),
+        to_shard: Some(3),
+        class: Class::Statement,
+        data_center: "dc1".to_owned(),
+        rack: "rack1".to_owned(),
+        address: "10.0.0.1:7000".to_owned(),
+        heard: vec![Heard { host_id: [7; 16], address: "10.0.0.2:7000".to_owned(), generation: 6 }],
     }
 }
 
@@ -276,9 +282,9 @@ fn first_messages_come_back_and_lies_are_told() {
     }
     let mut of_a_later_version = Vec::new();
     hello().encode(&mut of_a_later_version);
-    // CBOR's array of 14 fields becomes one of 15.
-    assert_eq!(of_a_later_version[4], 0x8e);
-    of_a_later_version[4] = 0x8f;
+    // CBOR's array of 20 fields becomes one of 21.
+    assert_eq!(of_a_later_version[4], 0x94);
+    of_a_later_version[4] = 0x95;
     of_a_later_version.push(1);
     assert_eq!(Hello::decode(&of_a_later_version), Ok(hello()));
     let error = Hello::decode(b"GET / HTTP/1.1\r\n\r\n").unwrap_err();

@@ -16,7 +16,7 @@ pub(crate) mod socket;
 pub(crate) mod uring;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::task::{Poll, Waker};
 
@@ -130,6 +130,8 @@ pub enum Op {
     },
     /// Opens a connection. Output: connection.
     Connect {
+        /// The address of this end; the system chooses one without it.
+        from: Option<IpAddr>,
         /// To whom.
         peer: SocketAddr,
     },

@@ -5,7 +5,7 @@
 //! waiting itself.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{IntoRawFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
@@ -34,11 +34,14 @@ pub(crate) fn listen(
     Ok((Handle::new(socket.into_raw_fd(), HandleKind::Socket), local))
 }
 
-/// An unconnected socket for `peer`'s family.
-pub(crate) fn unconnected(peer: SocketAddr, nonblocking: bool) -> io::Result<Handle> {
+/// An unconnected socket for `peer`'s family, bound to the address `from` if there is one.
+pub(crate) fn unconnected(from: Option<IpAddr>, peer: SocketAddr, nonblocking: bool) -> io::Result<Handle> {
     let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(nonblocking)?;
     socket.set_tcp_nodelay(true)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
     Ok(Handle::new(socket.into_raw_fd(), HandleKind::Socket))
 }
 

@@ -89,9 +89,7 @@ impl Shard {
         let turn_end = now + TURN_NS;
         while let Some(group) = self.choose_group() {
             if group.is_background() {
-                let mut harvest = self.harvest.borrow_mut();
-                self.driver.borrow_mut().flush(&mut harvest);
-                self.settle_charges(&mut harvest);
+                self.flush_driver();
             }
             let begin = now;
             self.pulse.enters(group);
@@ -279,6 +277,13 @@ impl Shard {
             waker.wake();
         }
         drop(left_over);
+    }
+
+    /// Hands submissions that are still queued to the kernel.
+    pub(crate) fn flush_driver(&self) {
+        let mut harvest = self.harvest.borrow_mut();
+        self.driver.borrow_mut().flush(&mut harvest);
+        self.settle_charges(&mut harvest);
     }
 
     fn settle_charges(&self, harvest: &mut Harvest) {

@@ -50,6 +50,20 @@ codes! {
     Read = 2,
     /// Send a digest of what a read finds; the body is that of a read.
     Digest = 3,
+    /// Say that you are alive ([`super::control::Ping`]).
+    Ping = 4,
+    /// A message of the consensus library, opaque here.
+    Raft = 5,
+    /// Take me into the cluster ([`super::control::Join`]).
+    Join = 6,
+    /// Plan and propose this ([`super::control::Command`]).
+    Command = 7,
+    /// End all older requests ([`super::control::Drain`]).
+    Drain = 8,
+    /// Up to where must I have applied to read what is current ([`super::control::Index`])?
+    ReadIndex = 9,
+    /// Are you in a cluster ([`super::control::Status`])?
+    Status = 10,
 }
 
 codes! {
@@ -88,7 +102,10 @@ impl FrameFlags {
     pub const MORE_FOLLOWS: Self = Self(1 << 4);
     /// The request of this stream needs no answer any more.
     pub const CANCEL: Self = Self(1 << 5);
-    const ALL: u8 = (1 << 6) - 1;
+    /// The body begins with the number (u16) of the shard that serves the request, which is another one of the
+    /// receiving node.
+    pub const FOR_SHARD: Self = Self(1 << 6);
+    const ALL: u8 = (1 << 7) - 1;
 
     /// Both.
     #[must_use]

@@ -29,6 +29,41 @@ pub struct Epoch {
     pub id: Uuid,
 }
 
+/// The kinds of connection: a long message of one kind never stands before a short one of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Class {
+    /// Liveness, consensus and questions to the leader, between the shards 0 of two nodes.
+    #[n(0)]
+    Control,
+    /// Requests of clients, between two shards.
+    #[n(1)]
+    Statement,
+    /// Files, repair, and what waits for a node that was away.
+    #[n(2)]
+    Bulk,
+}
+
+impl Class {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Control, Self::Statement, Self::Bulk];
+}
+
+/// Where a node was last heard of.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Heard {
+    /// The node.
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
+    pub host_id: Uuid,
+    /// Where it listened for other nodes, as `address:port`.
+    #[n(1)]
+    pub address: String,
+    /// How often its data directory had been started: the higher one is newer.
+    #[n(2)]
+    pub generation: u64,
+}
+
 /// A node's word about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Hello {
@@ -77,6 +112,24 @@ pub struct Hello {
     /// The epoch of its control plane; `None` if it is in no cluster yet.
     #[n(13)]
     pub epoch: Option<Epoch>,
+    /// The shard that it means to reach; `None` leaves the choice to the receiver.
+    #[n(14)]
+    pub to_shard: Option<u16>,
+    /// The kind of connection.
+    #[n(15)]
+    pub class: Class,
+    /// Its data center.
+    #[n(16)]
+    pub data_center: String,
+    /// Its rack.
+    #[n(17)]
+    pub rack: String,
+    /// Where it listens for other nodes, as `address:port`.
+    #[n(18)]
+    pub address: String,
+    /// Addresses of other nodes that it passes on.
+    #[n(19)]
+    pub heard: Vec<Heard>,
 }
 
 impl Hello {
@@ -138,5 +191,5 @@ pub fn decode_refusal(message: &[u8]) -> Result<String, NodeError> {
     }
     let text = message.strip_prefix(&MAGIC).ok_or_else(|| invalid("it is no ceto node's"))?;
     let text = std::str::from_utf8(text).map_err(|_| invalid("it is not UTF-8"))?;
-    Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+    Ok(super::without_control(text))
 }

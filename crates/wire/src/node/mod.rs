@@ -1,11 +1,14 @@
 //! Bytes between nodes of a cluster: frames, the first message of a connection, writes and reads.
 //!
 //! Numbers are little endian. [`frame`] is the outer form; the bodies of frequent messages are laid out flat
-//! and borrowed from the receive buffer, that of [`hello`] is CBOR with numbered fields, because nodes of
-//! other versions read it. The whole format is in `docs/formats/node.md`.
+//! and borrowed from the receive buffer; those of [`hello`], [`control`] and [`fault`] are CBOR with numbered
+//! fields, because nodes of other versions read them. The whole format is in `docs/formats/node.md`.
 //! Invariant: what a peer sends is parsed and never trusted; no function panics or takes memory out of
 //! proportion to its input.
 
+mod cbor;
+pub mod control;
+pub mod fault;
 pub mod frame;
 pub mod hello;
 pub mod mutate;
@@ -59,4 +62,9 @@ pub enum NodeError {
         /// The reason.
         reason: String,
     },
+}
+
+/// The text with blanks in the place of control characters: it is written to a log.
+fn without_control(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -8,7 +8,7 @@ mod readiness;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -170,7 +170,7 @@ impl PollDriver {
                 Some(result) => return Some(result),
                 None => self.watched(socket).map(|watched| watched.accepts.push_back(id)),
             },
-            Op::Connect { peer } => match self.connect(id, *peer) {
+            Op::Connect { from, peer } => match self.connect(id, *from, *peer) {
                 Ok(Some(output)) => return Some(Ok(output)),
                 other => other.map(drop),
             },
@@ -202,8 +202,8 @@ impl PollDriver {
         }
     }
 
-    fn connect(&mut self, id: OpId, peer: SocketAddr) -> io::Result<Option<Output>> {
-        let handle = socket::unconnected(peer, true)?;
+    fn connect(&mut self, id: OpId, from: Option<IpAddr>, peer: SocketAddr) -> io::Result<Option<Output>> {
+        let handle = socket::unconnected(from, peer, true)?;
         if socket::connect(&handle, peer)? {
             self.watch(&handle)?;
             let (local, peer) = socket::addresses(&handle)?;

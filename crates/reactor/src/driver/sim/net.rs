@@ -198,7 +198,16 @@ impl Net {
 }
 
 /// A connection request sets out.
-pub(super) fn connect(core: &Core, port: &Rc<Port>, id: OpId, peer: SocketAddr) {
+pub(super) fn connect(
+    core: &Core,
+    port: &Rc<Port>,
+    id: OpId,
+    from: Option<IpAddr>,
+    peer: SocketAddr,
+) -> Option<io::Result<Output>> {
+    if from.is_some_and(|from| node_of(from, port.node) != Some(port.node)) {
+        return Some(Err(error(libc::EADDRNOTAVAIL)));
+    }
     let (low, high) = core.net.borrow().faults.latency_ns;
     let parted =
         node_of(peer.ip(), port.node).is_none_or(|node| core.net.borrow().are_parted(port.node, node));
@@ -208,12 +217,13 @@ pub(super) fn connect(core: &Core, port: &Rc<Port>, id: OpId, peer: SocketAddr) 
         let delay = core.between(low, high);
         core.schedule(delay, Event::Connect { port: port.clone(), id });
     }
+    None
 }
 
 /// A connection request arrives: the connection is made or refused.
 pub(super) fn arrive_connect(core: &Core, port: &Rc<Port>, id: OpId) {
-    let peer = match port.flights.borrow().get(id.slot()) {
-        Some(Some((held, Op::Connect { peer }, _))) if *held == id => *peer,
+    let (from, peer) = match port.flights.borrow().get(id.slot()) {
+        Some(Some((held, Op::Connect { from, peer }, _))) if *held == id => (*from, *peer),
         _ => return,
     };
     let Some(node) = node_of(peer.ip(), port.node) else { return };
@@ -225,7 +235,8 @@ pub(super) fn arrive_connect(core: &Core, port: &Rc<Port>, id: OpId) {
         } else {
             let chosen = listeners[net.next_listener % listeners.len()];
             net.next_listener += 1;
-            let own_ip = if peer.ip().is_loopback() { peer.ip() } else { address_of(port.node) };
+            let reached = if peer.ip().is_loopback() { peer.ip() } else { address_of(port.node) };
+            let own_ip = from.filter(|from| !from.is_unspecified()).unwrap_or(reached);
             let local = SocketAddr::new(own_ip, net.ephemeral());
             let full = matches!(&net.sockets[&chosen], Socket::Listener(listener)
                 if listener.backlog.len() >= listener.backlog_max.max(1));

@@ -42,10 +42,7 @@ impl SimDriver {
         let core = &self.core;
         match op {
             Op::Accept { socket } => net::accept(core, &self.port, id, socket.descriptor()),
-            Op::Connect { peer } => {
-                net::connect(core, &self.port, id, *peer);
-                None
-            }
+            Op::Connect { from, peer } => net::connect(core, &self.port, id, *from, *peer),
             Op::Send { .. } => flow::send(core, &self.port, id, op),
             _ => {
                 match op {

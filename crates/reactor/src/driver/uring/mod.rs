@@ -12,7 +12,7 @@ mod receive;
 mod ring;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -183,7 +183,9 @@ impl UringDriver {
     fn start(&mut self, id: OpId, mut op: Op, group: Group) -> Option<Finished> {
         let mut connect = None;
         let started = match &mut op {
-            Op::Connect { peer } => self.start_connect(id, *peer, group).map(|boxed| connect = Some(boxed)),
+            Op::Connect { from, peer } => {
+                self.start_connect(id, *from, *peer, group).map(|boxed| connect = Some(boxed))
+            }
             Op::Truncate { .. } | Op::Size { .. } | Op::Path(_) => self.files.submit(id, &mut op),
             _ => Self::entry(&mut op).map(|entry| {
                 if let Some(entry) = entry {
@@ -201,10 +203,11 @@ impl UringDriver {
     fn start_connect(
         &mut self,
         id: OpId,
+        from: Option<IpAddr>,
         peer: SocketAddr,
         group: Group,
     ) -> io::Result<Box<(SockAddr, Handle)>> {
-        let handle = socket::unconnected(peer, false)?;
+        let handle = socket::unconnected(from, peer, false)?;
         let boxed = Box::new((SockAddr::from(peer), handle));
         let fd = types::Fd(boxed.1.descriptor());
         let entry = opcode::Connect::new(fd, boxed.0.as_ptr().cast(), boxed.0.len()).build();
