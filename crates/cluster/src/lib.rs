@@ -12,6 +12,8 @@ mod control;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod group0;
+pub mod handshake;
+pub mod net;
 
 pub use control::{ClusterError, ControlPlane, Turn, change_schema, open_storage};
 pub use model::tablet::NodeNumber;
