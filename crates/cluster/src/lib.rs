@@ -12,8 +12,10 @@ mod control;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod group0;
+pub mod handshake;
 pub mod maps;
 pub mod membership;
+pub mod net;
 pub mod nodes;
 mod view;
 

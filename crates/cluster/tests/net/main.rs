@@ -1,0 +1,6 @@
+//! The transport between nodes in simulation: whole networks of several nodes and shards in one thread, under
+//! latency, resets, partitions and restarts, from one seed each.
+#![allow(clippy::disallowed_types)] // a test outside of every shard
+
+mod calls;
+mod nodes;
