@@ -19,6 +19,10 @@ pub mod net;
 pub mod nodes;
 mod view;
 
-pub use control::{ClusterError, ControlPlane, Turn, change_schema, open_node, open_storage};
+pub use control::{
+    ClusterError, ControlPlane, OnSchema, Planner, Turn, change_schema, open_node, open_storage,
+};
+pub use membership::leader::Answered;
+pub use membership::service::ClusterOptions;
 pub use model::tablet::NodeNumber;
 pub use view::{Nodes, View};

@@ -22,7 +22,7 @@ use crate::nodes::{NodeRecord, OwnFacts};
 ///
 /// # Errors
 /// [`GroupFailure::Broken`] in a state of several nodes that does not know the host id.
-pub(super) fn own_number(state: &ClusterState, facts: &OwnFacts) -> Result<NodeNumber, GroupFailure> {
+pub(crate) fn own_number(state: &ClusterState, facts: &OwnFacts) -> Result<NodeNumber, GroupFailure> {
     let own = state.nodes().values().find(|node| node.host_id == facts.host_id);
     match own {
         Some(node) => Ok(node.number),

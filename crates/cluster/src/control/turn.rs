@@ -5,12 +5,13 @@ use std::rc::Rc;
 use model::Table;
 use model::schema::{Schema, SchemaChange};
 use model::tablet::{NodeNumber, TabletId};
-use reactor::Permit;
+use reactor::{Deadline, Permit};
 
 use super::founding::placed;
 use super::{ClusterError, ControlPlane};
-use crate::group0::{Change, Command, Move, RequestId};
-use crate::nodes::NodeRecord;
+use crate::group0::{Change, Command, Move, Refusal, RequestId};
+use crate::maps::ring::tokens_of_next;
+use crate::nodes::{NodeRecord, NodeState, OwnFacts};
 
 /// The right to change what is agreed upon; nothing else changes it until this is dropped.
 pub struct Turn {
@@ -24,17 +25,30 @@ impl Turn {
         Rc::clone(self.control.group.state().schema())
     }
 
-    /// Makes changes of the schema, all or none, and waits until every shard has applied them. New tables are
-    /// placed on the nodes that there are.
+    /// The number of the last command that the plan of this turn can see.
+    pub fn index(&self) -> u64 {
+        self.control.group.state().last_command()
+    }
+
+    /// Makes changes of the schema, all or none, and waits until every shard has applied them; the index of their
+    /// command. New tables are placed on the nodes that there are.
     ///
     /// # Errors
     /// As [`super::change_schema`].
-    pub async fn change(&self, changes: &[SchemaChange]) -> Result<(), ClusterError> {
+    pub async fn change(&self, changes: &[SchemaChange]) -> Result<u64, ClusterError> {
+        self.change_as(self.next_id(), changes).await
+    }
+
+    /// As [`Turn::change`], as the command of that id.
+    ///
+    /// # Errors
+    /// As [`super::change_schema`].
+    pub async fn change_as(&self, id: RequestId, changes: &[SchemaChange]) -> Result<u64, ClusterError> {
         let control = &self.control;
         let state = control.group.state();
         let mut after = (**state.schema()).clone();
         changes.iter().try_for_each(|change| after.apply(change))?;
-        let nodes: Vec<NodeRecord> = state.nodes().values().cloned().collect();
+        let nodes: Vec<NodeRecord> = state.nodes().values().filter(|node| has_data(node)).cloned().collect();
         let mut all: Vec<Change> = changes.iter().cloned().map(Change::Schema).collect();
         // Without nodes there was no room for them at the start, and tables have no maps.
         if !nodes.is_empty() {
@@ -47,13 +61,8 @@ impl Turn {
         }
         let storage = control.storage.get().ok_or(ClusterError::NotOpen)?;
         storage.prepare_changes(changes).await?;
-        self.make(Command {
-            id: self.next_id(),
-            schema: Some(state.schema().version()),
-            changes: all,
-            topology: Some(state.topology_version()),
-        })
-        .await
+        let (schema, topology) = (Some(state.schema().version()), Some(state.topology_version()));
+        self.make(Command { id, schema, changes: all, topology }).await
     }
 
     /// Moves a node's replica of a tablet to another shard of the node, and waits until it is there.
@@ -65,34 +74,106 @@ impl Turn {
         table: &Table,
         tablet: TabletId,
         (node, shard): (NodeNumber, u16),
-    ) -> Result<(), ClusterError> {
+    ) -> Result<u64, ClusterError> {
         let moved = Move { table: table.id().0, tablet: tablet.0, node, shard };
-        self.make(Command {
-            id: self.next_id(),
-            schema: None,
-            changes: vec![Change::MoveTablet(moved)],
-            topology: None,
-        })
-        .await
+        self.make_topology(vec![Change::MoveTablet(moved)]).await
+    }
+
+    /// Gives a node that joins a number, tokens and a place in the list of nodes; its number, and the index of the
+    /// command. One that is known keeps what it has.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] for a node that left, an address of another node, and a directory that is older
+    /// than what the cluster has seen; otherwise as [`Turn::change`].
+    pub(crate) async fn add_node(&self, facts: &OwnFacts) -> Result<(NodeNumber, u64), ClusterError> {
+        let state = self.control.group.state();
+        let refused = |reason: String| Err(Refusal::Misfit(reason).into());
+        let known = state.nodes().values().find(|node| node.host_id == facts.host_id);
+        if let Some(known) = known {
+            if known.state == NodeState::Left {
+                return refused(format!(
+                    "node {} has left the cluster for ever: start with an empty directory",
+                    known.number
+                ));
+            }
+            let changes = vec![Change::UpdateNode(known.number, Box::new(facts.clone()))];
+            let index = self.make_topology(changes).await?;
+            return Ok((known.number, index));
+        }
+        let has_address = |node: &&NodeRecord| node.listen == facts.listen && node.state != NodeState::Left;
+        if let Some(other) = state.nodes().values().find(has_address) {
+            return refused(format!("node {} has the address {}", other.number, facts.listen));
+        }
+        let number = state.nodes().keys().last().copied().unwrap_or(0);
+        let Some(number) = number.checked_add(1) else {
+            return refused("all numbers of nodes were given".to_owned());
+        };
+        let taken: Vec<i64> = state.nodes().values().flat_map(|node| node.tokens.iter().copied()).collect();
+        let mut record = NodeRecord {
+            number,
+            state: NodeState::Joining,
+            tokens: tokens_of_next(&taken),
+            ..NodeRecord::default()
+        };
+        record.update(facts);
+        let index = self.make_topology(vec![Change::AddNode(Box::new(record))]).await?;
+        Ok((number, index))
+    }
+
+    /// Notes the facts of a node that has started; one that joined has data from now on. The index of the command,
+    /// or of the last one if nothing is new.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] for a node that is not known, another data center or rack than before, and a
+    /// directory that is older than what the cluster has seen.
+    pub(crate) async fn announce(&self, facts: &OwnFacts) -> Result<u64, ClusterError> {
+        let state = self.control.group.state();
+        let Some(known) = state.nodes().values().find(|node| node.host_id == facts.host_id) else {
+            return Err(Refusal::Misfit("the node is not known to the cluster".to_owned()).into());
+        };
+        let place = (&known.data_center, &known.rack);
+        if state.nodes().len() > 1 && place != (&facts.data_center, &facts.rack) {
+            return Err(Refusal::Misfit(format!(
+                "node {} is of data center {} and rack {}, and says {} and {}: a node keeps them for ever",
+                known.number, known.data_center, known.rack, facts.data_center, facts.rack
+            ))
+            .into());
+        }
+        let mut changes = Vec::new();
+        if known.clone().update(facts) {
+            changes.push(Change::UpdateNode(known.number, Box::new(facts.clone())));
+        }
+        if known.state == NodeState::Joining {
+            changes.push(Change::SetNodeState(known.number, NodeState::Normal));
+        }
+        if changes.is_empty() {
+            return Ok(self.control.effective.get());
+        }
+        self.make_topology(changes).await
     }
 
     fn next_id(&self) -> RequestId {
-        let sequence = self.control.sequence.get() + 1;
-        self.control.sequence.set(sequence);
-        RequestId { node: self.control.group.number(), life: self.control.group.term(), sequence }
+        let group = &self.control.group;
+        RequestId { node: group.number(), life: group.term(), sequence: self.control.next_sequence() }
     }
 
-    /// Proposes a command and waits for its effects.
-    async fn make(&self, command: Command) -> Result<(), ClusterError> {
-        let control = &self.control;
-        let (index, outcome) = control.group.propose(&command).await?;
-        outcome?;
-        control.progress.wait_until(|| control.effective.get() >= index).await;
-        match control.failure.borrow_mut().take_if(|(failed, _)| *failed == index) {
-            Some((_, error)) => Err(ClusterError::Effect(error)),
-            None => Ok(()),
-        }
+    async fn make_topology(&self, changes: Vec<Change>) -> Result<u64, ClusterError> {
+        let topology = Some(self.control.group.state().topology_version());
+        self.make(Command { id: self.next_id(), schema: None, changes, topology }).await
     }
+
+    /// Proposes a command and waits for its effects; its index.
+    async fn make(&self, command: Command) -> Result<u64, ClusterError> {
+        let (index, outcome) = self.control.group.propose(&command).await?;
+        outcome?;
+        self.control.wait_effective(index, Deadline::NEVER).await?;
+        Ok(index)
+    }
+}
+
+/// Whether tablets are placed on a node.
+fn has_data(node: &NodeRecord) -> bool {
+    node.state == NodeState::Normal
 }
 
 /// Whether a table's id is dropped by one of the changes, so that the table there is after them is a new one.

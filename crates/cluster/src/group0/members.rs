@@ -125,6 +125,12 @@ impl Group0 {
 }
 
 impl super::Inner {
+    /// Whether this node alone decides what is committed.
+    pub(super) fn is_lone_voter(&self) -> bool {
+        let members = self.consensus.borrow().members();
+        members.voters == [self.number] && members.voters_outgoing.is_empty()
+    }
+
     fn leads(&self) -> bool {
         self.consensus.borrow().status().role == Role::Leader
     }

@@ -114,6 +114,8 @@ struct Inner {
     log: GroupLog,
     state: RefCell<Rc<ClusterState>>,
     applied: Cell<u64>,
+    /// The commit index that is durable.
+    synced_commit: Cell<u64>,
     /// Whether a task works on it.
     working: Cell<bool>,
     /// Whether a task lets time pass for it.
@@ -180,6 +182,7 @@ impl Group0 {
             log,
             state: RefCell::new(Rc::new(state)),
             applied: Cell::new(snapshot.index),
+            synced_commit: Cell::new(recovered.hard_state.commit),
             working: Cell::new(false),
             ticking: Cell::new(false),
             changed: Event::new(),
@@ -282,13 +285,18 @@ impl Group0 {
         match self.state().requests().find(command.id) {
             Some(done) => Ok((done.index, done.outcome())),
             // Another leader's entry has this place, so that this one can never be committed.
-            None => Err(self.not_leader()),
+            None => Err(self.not_leading().into()),
         }
     }
 
-    fn not_leader(&self) -> Group0Error {
-        let status = self.status();
-        Group0Error::NotLeader(NotLeader { leader: status.leader.filter(|leader| *leader != self.0.number) })
+    /// That this node does not lead, and who does as far as it knows.
+    pub fn not_leading(&self) -> NotLeader {
+        NotLeader { leader: self.status().leader.filter(|leader| *leader != self.0.number) }
+    }
+
+    /// Waits for a change of the state, the members or the leader.
+    pub async fn wait_changed(&self) {
+        self.0.changed.wait().await;
     }
 
     /// Changes the members and waits until the change is applied here.

@@ -1,7 +1,8 @@
 //! The work of a group: makes batches durable, sends what they promise, applies what is committed.
 //!
 //! One task works at a time, begun by whoever made work. Invariant: a message that promises durability leaves
-//! only after its batch is synced; an entry is applied once it is committed, in order.
+//! only after its batch is synced; an entry is applied once it is committed, in order, and only when this node
+//! would know after a power loss that it is: effects of it must not be found without it.
 
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use reactor::Group;
 
 use super::command::Command;
 use super::{Applied, Group0, GroupFailure, Inner, apply, read_state};
-use crate::consensus::{Consensus, Entry, LogError, Message, Payload, Ready, Snapshot};
+use crate::consensus::{Consensus, Entry, HardState, LogError, Message, Payload, Ready, Snapshot};
 
 impl Group0 {
     /// Sees to it that a task works on the group.
@@ -57,12 +58,20 @@ impl Inner {
         if let Some(snapshot) = &ready.install {
             self.install(snapshot, &ready.entries).await?;
         } else if ready.must_sync {
-            // A commit index alone goes to the disk with the next batch: what is committed is found again on a
-            // majority.
+            self.note_commit(ready.hard_state);
             self.log.append(ready.hard_state, ready.entries).await?;
         }
         self.consensus.borrow_mut().synced(ready.number);
         self.send(ready.messages_after);
+        // Of a lone voter the commit index follows from its entries. Otherwise it goes to the disk with the next
+        // batch, or now where something is applied.
+        let last = ready.committed.last().map_or(0, |entry| entry.index);
+        if last > self.synced_commit.get() && !self.is_lone_voter() {
+            let hard_state = Some(self.consensus.borrow().hard_state());
+            self.log.append(hard_state, Vec::new()).await?;
+            self.note_commit(hard_state);
+            assert!(last <= self.synced_commit.get(), "entry {last} is applied before its commit is durable");
+        }
         for entry in &ready.committed {
             self.apply(entry)?;
         }
@@ -73,6 +82,12 @@ impl Inner {
         }
         self.changed.notify_all();
         Ok(())
+    }
+
+    fn note_commit(&self, hard_state: Option<HardState>) {
+        if let Some(state) = hard_state {
+            self.synced_commit.set(self.synced_commit.get().max(state.commit));
+        }
     }
 
     fn send(&self, messages: Vec<Message>) {

@@ -58,8 +58,8 @@ pub enum NetError {
     Refused {
         /// The node.
         peer: PeerName,
-        /// Why.
-        refusal: Refusal,
+        /// Why; boxed, because it is longer than all else.
+        refusal: Box<Refusal>,
     },
     /// That node does not talk to this one.
     #[error("{peer} refuses this node: {reason}")]

@@ -184,7 +184,8 @@ impl Network {
             let network = reactor::local::<Self>().ok_or(NetError::NotOpen)?;
             Ok::<_, NetError>(network.admit_at(&door, &own, &first))
         });
-        let admission = admitted.await??.map_err(|refusal| NetError::Refused { peer, refusal })?;
+        let admission =
+            admitted.await??.map_err(|refusal| NetError::Refused { peer, refusal: Box::new(refusal) })?;
         let metrics = self.metrics(admission.node);
         let reader = FrameReader::new(Rc::clone(&stream), BODY_BYTES_MAX, Some(Rc::clone(&metrics)));
         let facts = (peer, class, Process::of(&theirs));

@@ -184,6 +184,15 @@ impl Incoming {
         self.pipe.end(why);
     }
 
+    /// Who asks, now: a node that was a stranger when its connection was admitted may be a member since.
+    fn asker(&self) -> Asker {
+        let mut asker = self.asker.clone();
+        if asker.node.is_none() {
+            asker.node = self.network.members.borrow().of(&asker.host_id).map(|member| member.node);
+        }
+        asker
+    }
+
     /// Sends this node's first message, then serves until the connection ends.
     pub(super) async fn run(self: Rc<Self>, hello: (FrameHeader, Vec<u8>), mut reader: FrameReader) {
         self.pipe.append(hello.0, None, &[&hello.1]);
@@ -284,7 +293,7 @@ impl Incoming {
         if facts.class.map_or(is_control, |class| class != self.class) {
             return Err(Ended::Protocol("a request came over a connection of another kind"));
         }
-        if self.asker.node.is_none() && !facts.for_strangers {
+        if self.asker().node.is_none() && !facts.for_strangers {
             self.refuse(header, &Fault::new(FaultKind::Forbidden, "the node is no member of the cluster"));
             return Ok(());
         }
@@ -355,7 +364,7 @@ impl Incoming {
 
     fn request(self: &Rc<Self>, header: FrameHeader, body: Vec<u8>, deadline: Deadline) -> Request {
         let parts = Parts::Here(Rc::clone(self));
-        Request { from: self.asker.clone(), verb: header.verb, deadline, body, header, parts }
+        Request { from: self.asker(), verb: header.verb, deadline, body, header, parts }
     }
 
     /// Serves a request on another shard of this node.
@@ -366,7 +375,7 @@ impl Incoming {
         body: Vec<u8>,
         deadline: Deadline,
     ) -> Answer {
-        let (from, connection, home) = (self.asker.clone(), self.number, reactor::shard_id());
+        let (from, connection, home) = (self.asker(), self.number, reactor::shard_id());
         let group = verbs::group_of(header.group, self.class);
         let served = mesh::call(shard, group, move || async move {
             let parts = Parts::Shard { shard: home, connection };

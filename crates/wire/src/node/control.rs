@@ -10,6 +10,8 @@ use super::{NodeError, cbor};
 
 /// Longest command, and longest outcome of one.
 pub const COMMAND_BYTES_MAX: usize = 16 << 20;
+/// Longest answer to a join, with the state of the control plane.
+pub const SNAPSHOT_BYTES_MAX: usize = 64 << 20;
 /// Shards that a node may have, so that a bitmap of them is bounded.
 pub const SHARDS_MAX: usize = 1 << 10;
 /// Places that one message may pass on.
@@ -174,7 +176,7 @@ pub struct Join {
 }
 
 /// The leader's answer to a join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Joined {
     /// The cluster.
     #[n(0)]
@@ -186,6 +188,10 @@ pub struct Joined {
     /// The index of the command that made it a member.
     #[n(2)]
     pub index: u64,
+    /// The state of the control plane and its members, in the form of its snapshots.
+    #[n(3)]
+    #[cbor(with = "minicbor::bytes")]
+    pub snapshot: Vec<u8>,
 }
 
 /// Asks the leader to plan and propose something.
@@ -307,7 +313,7 @@ unchecked!(Joined, Command, CommandOutcome, Drain, Index, Status, StatusAnswer);
 message!(Ping, "a ping", cbor::SMALL_BYTES_MAX);
 message!(Pong, "a pong", cbor::SMALL_BYTES_MAX);
 message!(Join, "a request to join", cbor::SMALL_BYTES_MAX);
-message!(Joined, "the answer to a join", cbor::SMALL_BYTES_MAX);
+message!(Joined, "the answer to a join", SNAPSHOT_BYTES_MAX);
 message!(Command, "a command", COMMAND_BYTES_MAX);
 message!(CommandOutcome, "the outcome of a command", COMMAND_BYTES_MAX);
 message!(Drain, "a drain", cbor::SMALL_BYTES_MAX);

@@ -1,0 +1,182 @@
+//! The effects of what was agreed upon on every shard, in the order of the log.
+//!
+//! New replicas and nodes reach the `View` of every shard first, so that a new table finds its replicas; then the
+//! storage of every shard applies the change; then what is gone leaves the views, and listeners hear of it.
+//! Effects follow the state: a shard that could not apply a change gets it from the state at the next start, as
+//! a node that crashed between the two does.
+
+use std::rc::Rc;
+
+use model::schema::{Schema, SchemaChange};
+use reactor::{Group, mesh};
+use storage::StorageError;
+
+use super::ControlPlane;
+use crate::NodeNumber;
+use crate::group0::{Applied, Change, ClusterState};
+use crate::membership;
+use crate::net::Network;
+use crate::view::{News, View};
+
+/// A command on its way to the shards.
+pub(super) struct Effect {
+    index: u64,
+    before: Rc<Schema>,
+    changes: Vec<SchemaChange>,
+    news: News,
+}
+
+impl Effect {
+    /// The index of the command.
+    pub(super) fn index(&self) -> u64 {
+        self.index
+    }
+}
+
+impl ControlPlane {
+    /// Has commands carried to the shards as they are applied. What was applied while the storage opened comes
+    /// first, as one effect.
+    pub(super) fn follow(self: &Rc<Self>) {
+        let control = Rc::downgrade(self);
+        self.group.on_applied(Rc::new(move |applied, state| {
+            let Some(control) = control.upgrade() else { return };
+            let (index, changes) = match applied {
+                Applied::Command(index, command) => {
+                    let done = state.requests().find(command.id);
+                    let is_made = done.is_some_and(|done| done.index == index && done.refusal.is_none());
+                    let changes = command.changes.iter().filter(|_| is_made);
+                    (index, changes.filter_map(schema_change).collect())
+                }
+                Applied::Installed(index) => (index, replacing(&control.seen.borrow(), state)),
+            };
+            control.see(index, changes, state);
+        }));
+        let now = self.group.state();
+        if !Rc::ptr_eq(&self.seen.borrow(), &now) {
+            let changes = replacing(&self.seen.borrow(), &now);
+            self.see(self.group.applied(), changes, &now);
+        }
+    }
+
+    /// Takes an effect in line: the state is `state` after the command at `index`.
+    fn see(self: &Rc<Self>, index: u64, changes: Vec<SchemaChange>, state: &Rc<ClusterState>) {
+        let before = self.seen.replace(Rc::clone(state));
+        let news = News::between(&before, state);
+        let before = Rc::clone(before.schema());
+        self.effects.borrow_mut().push_back(Effect { index, before, changes, news });
+        self.carry();
+    }
+
+    /// Sees to it that a task carries effects to the shards.
+    fn carry(self: &Rc<Self>) {
+        if self.working.replace(true) {
+            return;
+        }
+        let control = Rc::clone(self);
+        // The removal of a dropped table's files is no urgent work.
+        drop(reactor::spawn(Group::ADMIN, async move {
+            loop {
+                let next = control.effects.borrow_mut().pop_front();
+                let Some(effect) = next else { break };
+                let (index, before) = (effect.index, control.effective.get());
+                assert!(before < index, "command {index} takes effect behind {before}");
+                if let Err(error) = control.take_effect(effect).await {
+                    reactor::error!("a change takes effect everywhere only at the next start";
+                        index = index, error = error);
+                    control.failure.replace(Some((index, error)));
+                }
+                control.effective.set(index);
+                control.progress.notify_all();
+            }
+            control.working.set(false);
+        }));
+    }
+
+    /// Has every shard apply an effect: new replicas are known before a table can be used, and those of a dropped
+    /// table until it cannot. In a task of its own, so that its panic is an error here.
+    async fn take_effect(&self, effect: Effect) -> Result<(), StorageError> {
+        let Effect { index, before, changes, news } = effect;
+        let storage = self.storage.get().expect("commands are followed once the storage is open").clone();
+        let listener = self.on_schema.borrow().clone();
+        let shards = reactor::shard_count();
+        let applying = reactor::spawn(Group::ADMIN, async move {
+            let (come, gone) = news.split();
+            tell_shards(&come, shards).await?;
+            if changes.is_empty() {
+                return Ok(());
+            }
+            let applied = storage.apply_agreed(index, &changes).await;
+            // A durable change has happened, even if a shard could not apply it: everybody hears of it.
+            if let Some(listener) = listener {
+                listener(before, changes).await;
+            }
+            tell_shards(&gone, shards).await?;
+            applied
+        });
+        let applied = applying.await;
+        applied.unwrap_or_else(|panicked| Err(StorageError::Shard { shard: 0, reason: panicked.to_string() }))
+    }
+}
+
+/// Changes that put one schema in the place of another; what both have stays as it is.
+fn replacing(before: &ClusterState, after: &ClusterState) -> Vec<SchemaChange> {
+    let dropped = before.schema().keyspaces().map(|keyspace| keyspace.name.clone());
+    dropped.map(|name| SchemaChange::DropKeyspace { name }).chain(after.history()).collect()
+}
+
+fn schema_change(change: &Change) -> Option<SchemaChange> {
+    match change {
+        Change::Schema(change) => Some(change.clone()),
+        Change::Found(_)
+        | Change::AddNode(_)
+        | Change::UpdateNode(..)
+        | Change::Place(_)
+        | Change::MoveTablet(_)
+        | Change::SetNodeState(..) => None,
+    }
+}
+
+/// Has the views and transports of all shards learn what is new.
+pub(super) async fn tell_shards(news: &News, shards: usize) -> Result<(), StorageError> {
+    if news.is_empty() {
+        return Ok(());
+    }
+    for shard in 0..shards {
+        let news = news.clone();
+        let called = mesh::call(shard, Group::ADMIN, move || async move {
+            View::here().learn(&news);
+            if let (Some(nodes), Ok(network)) = (&news.nodes, Network::here()) {
+                network.set_members(membership::members_of(nodes));
+            }
+        });
+        called.await.map_err(|error| StorageError::Shard { shard, reason: error.to_string() })?;
+    }
+    Ok(())
+}
+
+impl News {
+    /// Everything that a state says, for shards that know nothing yet.
+    pub(super) fn of(state: &ClusterState, own: NodeNumber) -> Self {
+        let maps = state.maps().iter().map(|(table, map)| (*table, map.to_parts())).collect();
+        Self { own: Some(own), nodes: Some((**state.nodes()).clone()), maps, gone: Vec::new() }
+    }
+
+    /// The difference between two states.
+    fn between(before: &ClusterState, after: &ClusterState) -> Self {
+        let nodes = (!Rc::ptr_eq(before.nodes(), after.nodes())).then(|| (**after.nodes()).clone());
+        let is_known = |(table, map): &(&_, &Rc<_>)| {
+            before.maps().get(table).is_some_and(|known| Rc::ptr_eq(known, map))
+        };
+        let maps = after.maps().iter().filter(|map| !is_known(map));
+        let tables = before.schema().tables().map(|table| table.id());
+        let gone = tables.filter(|id| after.schema().table_by_id(*id).is_none()).collect();
+        let maps = maps.map(|(table, map)| (*table, map.to_parts())).collect();
+        Self { own: None, nodes, maps, gone }
+    }
+
+    /// News that come before a change takes effect, and those that come after it.
+    fn split(self) -> (Self, Self) {
+        let after = Self { gone: self.gone, ..Self::default() };
+        (Self { gone: Vec::new(), ..self }, after)
+    }
+}

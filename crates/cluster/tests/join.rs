@@ -1,0 +1,265 @@
+//! Whole control planes over the simulated network: nodes found a cluster, join it, agree on one schema, lose and
+//! regain each other. Storage and group 0 are the real ones, with their disks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::net::InternodeCompression;
+use cluster::nodes::{NodeState, OwnFacts};
+use cluster::{Answered, ClusterError, ClusterOptions, ControlPlane};
+use model::schema::{KeyspaceOptions, SchemaChange};
+use reactor::sim::{DiskFaults, NodeId, World};
+use reactor::{Deadline, Event};
+use storage::StorageConfig;
+
+const PORT: u16 = 7000;
+const SHARDS: usize = 2;
+
+/// What the test sees of all nodes.
+#[derive(Default)]
+struct Shared {
+    seeds: RefCell<Vec<SocketAddr>>,
+    /// Shard 0 of each node that is open, by host.
+    open: RefCell<BTreeMap<u8, Rc<ControlPlane>>>,
+    /// Keyspaces that were answered as made.
+    made: RefCell<Vec<String>>,
+    next: Cell<u64>,
+    quiet: Cell<bool>,
+    /// Problems that end a start.
+    refused: RefCell<Vec<String>>,
+    changed: Event,
+}
+
+fn keyspace(name: &str) -> SchemaChange {
+    let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
+    SchemaChange::CreateKeyspace { name: name.to_owned(), options }
+}
+
+/// Plans a request, which is the name of a keyspace.
+fn plan_with_names(control: &Rc<ControlPlane>) {
+    control.plan_with(Rc::new(|turn, id, request| {
+        Box::pin(async move {
+            let name = String::from_utf8(request).expect("a name");
+            if turn.schema().keyspace(&name).is_some() {
+                return Ok(Answered { index: turn.index(), outcome: b"there".to_vec() });
+            }
+            let index = turn.change_as(id, &[keyspace(&name)]).await?;
+            Ok(Answered { index, outcome: b"made".to_vec() })
+        })
+    }));
+}
+
+async fn node(host: u8, name: &'static str, address: SocketAddr, shared: Rc<Shared>) {
+    let facts = OwnFacts {
+        host_id: [host; 16],
+        listen: address,
+        native: SocketAddr::new(address.ip(), 9042),
+        ..OwnFacts::unnamed(SHARDS)
+    };
+    let options = ClusterOptions {
+        cluster_name: name.to_owned(),
+        seeds: shared.seeds.borrow().clone(),
+        founds: false,
+        compression: InternodeCompression::default(),
+        folder: PathBuf::from("/ceto/schema"),
+    };
+    let shard = reactor::shard_id();
+    if shard == 0 {
+        reactor::file::create_dir_all("/ceto").await.expect("a folder");
+        reactor::file::sync_dir("/").await.expect("a folder");
+    }
+    let opened = cluster::open_node(StorageConfig::new("/ceto", 4 << 20), facts, Some(options), shard).await;
+    let _storage = match opened {
+        Ok(storage) => storage,
+        Err(error) => {
+            shared.refused.borrow_mut().push(error.to_string());
+            return;
+        }
+    };
+    if shard == 0 {
+        let control = ControlPlane::here().expect("an open control plane");
+        plan_with_names(&control);
+        shared.open.borrow_mut().insert(host, Rc::clone(&control));
+        client(host, &control, &shared).await;
+    }
+    shared.changed.wait_until(|| false).await;
+}
+
+/// Asks for keyspaces, whoever leads.
+async fn client(host: u8, control: &ControlPlane, shared: &Shared) {
+    loop {
+        reactor::sleep(Duration::from_millis(50 + reactor::random_u64() % 200)).await;
+        if shared.quiet.get() {
+            continue;
+        }
+        let name = format!("k{}", shared.next.get());
+        shared.next.set(shared.next.get() + 1);
+        match control.ask(name.clone().into_bytes(), Deadline::after(Duration::from_secs(5))).await {
+            Ok(answered) => {
+                let state = control.group().state();
+                assert!(
+                    state.schema().keyspace(&name).is_some(),
+                    "node {host} was answered {answered:?} and does not know {name} at {}",
+                    state.last_command()
+                );
+                shared.made.borrow_mut().push(name);
+            }
+            Err(ClusterError::Group0(_) | ClusterError::Refused(_) | ClusterError::Leader { .. }) => {}
+            Err(error) => panic!("node {host}: {error}"),
+        }
+    }
+}
+
+struct Cluster {
+    world: World,
+    ids: Vec<NodeId>,
+    shared: Rc<Shared>,
+}
+
+impl Cluster {
+    /// `nodes` nodes of one cluster's name, all of them seeds.
+    fn new(seed: u64, nodes: u8) -> Self {
+        Self::named(seed, &vec!["c"; usize::from(nodes)])
+    }
+
+    fn named(seed: u64, names: &[&'static str]) -> Self {
+        let mut world = World::new(seed);
+        let shared = Rc::new(Shared::default());
+        let mut ids: Vec<NodeId> = Vec::new();
+        // The addresses that the world gives, in the order of adding.
+        let addresses: Vec<SocketAddr> =
+            (1..=names.len() as u8).map(|at| SocketAddr::new([10, 0, 0, at].into(), PORT)).collect();
+        shared.seeds.replace(addresses.clone());
+        for (at, name) in names.iter().enumerate() {
+            let (of_node, host, name) = (Rc::clone(&shared), at as u8 + 1, *name);
+            let faults = DiskFaults { lose_unsynced: seed.is_multiple_of(2), ..DiskFaults::default() };
+            let address = addresses[at];
+            let id =
+                world.add_node_with(SHARDS, faults, move |_| node(host, name, address, Rc::clone(&of_node)));
+            assert_eq!(id.ip(), address.ip());
+            ids.push(id);
+        }
+        Self { world, ids, shared }
+    }
+
+    fn run_for(&mut self, time: Duration, of: &str) {
+        self.world.run_for(time).unwrap_or_else(|stuck| panic!("{of}: {stuck:?}"));
+        self.check(of);
+    }
+
+    fn check(&self, of: &str) {
+        for id in &self.ids {
+            if let Some(Err(problem)) = self.world.outcome(*id)
+                && problem != "crashed"
+            {
+                panic!("{of}: node {}: {problem}\n{}", id.number() + 1, self.world.log().join("\n"));
+            }
+        }
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.shared.open.borrow_mut().remove(&(at as u8 + 1));
+        self.world.crash(self.ids[at]);
+    }
+
+    /// Waits until all nodes are open and agree, and checks that nothing is missing.
+    fn settle(&mut self, of: &str) {
+        self.shared.quiet.set(true);
+        self.run_for(Duration::from_secs(30), of);
+        assert_eq!(*self.shared.refused.borrow(), Vec::<String>::new(), "{of}");
+        let open = self.shared.open.borrow();
+        assert_eq!(open.len(), self.ids.len(), "{of}: open nodes\n{}", self.world.log().join("\n"));
+        let first = open.values().next().expect("a node");
+        let state = first.group().state();
+        for (host, control) in open.iter() {
+            let group = control.group();
+            let is_equal = group.state().encode() == state.encode();
+            assert!(
+                is_equal,
+                "{of}: node {host} has applied {} ({:?}) and the first {}\n{}",
+                group.applied(),
+                group.status(),
+                first.group().applied(),
+                self.world.log().join("\n")
+            );
+        }
+        for name in self.shared.made.borrow().iter() {
+            assert!(state.schema().keyspace(name).is_some(), "{of}: {name} was made and is gone");
+        }
+        assert!(
+            state.nodes().values().all(|node| node.state == NodeState::Normal),
+            "{of}: {:?}",
+            state.nodes()
+        );
+        let voters = first.group().members().voters.len();
+        let expected = match self.ids.len() {
+            even if even % 2 == 0 => even - 1,
+            odd => odd,
+        };
+        assert_eq!(voters, expected.min(5), "{of}: voters");
+    }
+}
+
+#[test]
+fn nodes_find_each_other_and_agree() {
+    for (seed, nodes) in [(1, 1), (2, 2), (3, 3), (4, 5)] {
+        let of = format!("{nodes} nodes");
+        let mut cluster = Cluster::new(seed, nodes);
+        cluster.run_for(Duration::from_secs(10), &of);
+        cluster.settle(&of);
+        let made = cluster.shared.made.borrow().len();
+        assert!(made > 20, "{of}: {made} keyspaces");
+        let open = cluster.shared.open.borrow();
+        let nodes_known: Vec<usize> =
+            open.values().map(|control| control.group().state().nodes().len()).collect();
+        assert_eq!(nodes_known, vec![usize::from(nodes); usize::from(nodes)]);
+    }
+}
+
+#[test]
+fn a_node_of_another_cluster_is_not_taken_in() {
+    let mut cluster = Cluster::named(7, &["c", "c", "other"]);
+    cluster.run_for(Duration::from_secs(20), "two names");
+    // The first seed founds only once all have answered, and the third never does.
+    assert!(cluster.shared.open.borrow().is_empty());
+    let log = cluster.world.log().join("\n");
+    assert!(log.contains("cluster_name"), "{log}");
+}
+
+#[test]
+fn crashes_and_partitions_lose_nothing_and_make_no_second_cluster() {
+    let (mut made, mut lives) = (0, 0);
+    for seed in 10..13 {
+        let of = format!("seed {seed}");
+        let mut cluster = Cluster::new(seed, 3);
+        for _ in 0..20 {
+            let at = (cluster.world.random_u64() % 3) as usize;
+            let (node, other) = (cluster.ids[at], cluster.ids[(at + 1) % 3]);
+            match cluster.world.random_u64() % 5 {
+                0 | 1 => {
+                    cluster.crash(at);
+                    lives += 1;
+                    let down = Duration::from_millis(cluster.world.random_u64() % 4_000);
+                    cluster.run_for(down, &of);
+                    cluster.world.restart(node);
+                }
+                2 => cluster.world.part(node, other),
+                3 => cluster.world.heal(node, other),
+                _ => cluster.world.reset_connections(node, other),
+            }
+            let time = Duration::from_millis(cluster.world.random_u64() % 3_000);
+            cluster.run_for(time, &of);
+        }
+        for at in 0..3 {
+            cluster.world.heal(cluster.ids[at], cluster.ids[(at + 1) % 3]);
+        }
+        cluster.run_for(Duration::from_secs(20), &of);
+        cluster.settle(&of);
+        made += cluster.shared.made.borrow().len();
+    }
+    assert!(made > 100 && lives > 10, "{made} changes and {lives} lives say little");
+}
