@@ -76,8 +76,19 @@ pub enum ClusterError {
 pub type Planner =
     Rc<dyn Fn(Turn, RequestId, Vec<u8>) -> Pin<Box<dyn Future<Output = Result<Answered, ClusterError>>>>>;
 
-/// Called on shard 0 after every shard has applied changes of the schema, with the schema before them.
-pub type OnSchema = Rc<dyn Fn(Rc<Schema>, Vec<SchemaChange>) -> Pin<Box<dyn Future<Output = ()>>>>;
+/// Changes of the schema that every shard has applied.
+#[derive(Debug, Clone)]
+pub struct SchemaNews {
+    /// The schema before them.
+    pub before: Rc<Schema>,
+    /// The changes, in order; none if the schema was replaced as a whole.
+    pub changes: Vec<SchemaChange>,
+    /// The schema that took the place of `before`, where this node was away for too long to have the changes.
+    pub replaced: Option<Rc<Schema>>,
+}
+
+/// Called on shard 0 after every shard has applied changes of the schema.
+pub type OnSchema = Rc<dyn Fn(SchemaNews) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// The control plane, on shard 0.
 pub struct ControlPlane {
@@ -148,6 +159,11 @@ impl ControlPlane {
     /// Whether this node plans changes itself: it leads, and has applied everything before its term.
     pub fn may_plan(&self) -> bool {
         self.group.may_plan()
+    }
+
+    /// Whether other nodes may have to be asked before something is changed.
+    pub fn has_others(&self) -> bool {
+        self.membership.is_some() && !self.group.is_alone()
     }
 
     /// Has `planner` plan what other nodes ask for.

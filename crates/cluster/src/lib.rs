@@ -20,7 +20,7 @@ pub mod nodes;
 mod view;
 
 pub use control::{
-    ClusterError, ControlPlane, OnSchema, Planner, Turn, change_schema, open_node, open_storage,
+    ClusterError, ControlPlane, OnSchema, Planner, SchemaNews, Turn, change_schema, open_node, open_storage,
 };
 pub use membership::leader::Answered;
 pub use membership::service::ClusterOptions;

@@ -1,15 +1,20 @@
-//! Agreement on schema changes: one at a time on shard 0, planned against the schema of that moment.
+//! Agreement on schema changes: one at a time on the leader's shard 0, planned against the schema of that moment.
 //!
-//! The path of a change: any shard → shard 0 → `ddl::plan` → `cluster::Turn::change` (durable in group 0,
-//! then applied by every shard) → every engine drops the prepared statements it concerns and notifies its
-//! listeners → answer. A crash before group 0 has the change leaves nothing. After that every shard has it
-//! from the next start on; prepared statements and listeners do not outlive a crash. Invariant: no other
-//! change comes between planning and applying, which the turn ensures.
+//! The path of a change: any shard → shard 0 → the leader's shard 0, as text if that is another node (`remote`) →
+//! `ddl::plan` → `cluster::Turn::change` (durable in group 0, then applied by every shard of every node) → every
+//! engine drops the prepared statements it concerns and notifies its listeners → answer. A crash before group 0
+//! has the change leaves nothing. After that every shard has it from the next start on; prepared statements and
+//! listeners do not outlive a crash. Invariant: no other change comes between planning and applying, which the
+//! turn ensures.
+
+mod remote;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use cluster::{ClusterError, ControlPlane};
+use cluster::group0::RequestId;
+use cluster::nodes::NodeState;
+use cluster::{ClusterError, ControlPlane, Nodes, SchemaNews, Turn, View};
 use cql::SyntaxError;
 use cql::ast::Statement;
 use model::schema::{Schema, SchemaChange};
@@ -66,7 +71,7 @@ pub(crate) async fn agree(request: ChangeRequest) -> Agreed {
     let call = mesh::call(0, Group::ADMIN, move || async move {
         let mut warnings = Vec::new();
         let outcome = match Engine::here() {
-            Some(engine) => change(&engine, request, &mut warnings).await.map_err(Refusal::from),
+            Some(engine) => ask(&engine, request, &mut warnings).await.map_err(Refusal::from),
             None => Err(Refusal::NotReady("the node has not started yet".to_owned())),
         };
         (outcome, warnings)
@@ -80,20 +85,70 @@ pub(crate) async fn agree(request: ChangeRequest) -> Agreed {
     }
 }
 
-async fn change(
+/// Has the change planned: here, if this node leads, else by the leader.
+async fn ask(
     engine: &Engine,
     request: ChangeRequest,
     warnings: &mut Vec<String>,
 ) -> Result<Option<SchemaEvent>, QueryError> {
+    let control =
+        ControlPlane::here().ok_or_else(|| QueryError::NotReady("the node has not started".to_owned()))?;
+    if control.has_others() {
+        return remote::ask(&control, &request, warnings).await;
+    }
     let turn = ControlPlane::turn().await?;
+    let (event, _) = change(engine, turn, None, &request, warnings).await?;
+    Ok(event)
+}
+
+/// Why a change was not made.
+enum Failure {
+    /// The statement is wrong.
+    Statement(QueryError),
+    /// The control plane did not take it, or not to its end.
+    Cluster(ClusterError),
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        Self::Statement(error)
+    }
+}
+
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        Self::Cluster(error)
+    }
+}
+
+impl From<Failure> for QueryError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Statement(error) => error,
+            Failure::Cluster(error) => error.into(),
+        }
+    }
+}
+
+/// Plans a change in a turn and makes it, as the command of `id` if another node asks for it; its event, and the
+/// index to wait for.
+async fn change(
+    engine: &Engine,
+    turn: Turn,
+    id: Option<RequestId>,
+    request: &ChangeRequest,
+    warnings: &mut Vec<String>,
+) -> Result<(Option<SchemaEvent>, u64), Failure> {
     let schema = turn.schema();
+    let nodes = View::here().nodes();
+    let (data_centers, shards) = topology(engine, &nodes);
     let planned = plan(
         &request.statement,
         &PlanContext {
             schema: &schema,
             keyspace: request.keyspace.as_deref(),
-            data_centers: &[(engine.config().data_center.clone(), 1)],
-            shards: engine.config().shards,
+            data_centers: &data_centers,
+            shards,
             now_us: reactor::wall_clock_us(),
             chance: [reactor::random_u64(), reactor::random_u64()],
             user_functions: engine.config().user_functions,
@@ -102,17 +157,34 @@ async fn change(
         warnings,
     )?;
     let Some(change) = planned.change else {
-        return Ok(None);
+        return Ok((None, turn.index()));
     };
-    let events = events_of(&planned.event, &change, &schema);
-    drop(schema);
-    let applied = turn.change(&[change]).await;
-    // A durable change has happened, even if a shard could not apply it: all shards are notified.
-    if matches!(applied, Ok(()) | Err(ClusterError::Effect(_))) {
-        tell_all(events).await;
+    let index = match id {
+        Some(id) => turn.change_as(id, &[change]).await?,
+        None => turn.change(&[change]).await?,
+    };
+    Ok((Some(planned.event), index))
+}
+
+/// Tablets of a new table of several nodes: enough for each token of a node to be one's last, so that drivers that
+/// route by tokens find a replica.
+const TABLETS_OF_SEVERAL: usize = 32;
+
+/// The data centers with their numbers of nodes, and how many shards there are to have tablets.
+fn topology(engine: &Engine, nodes: &Nodes) -> (Vec<(String, usize)>, usize) {
+    let normal = || nodes.values().filter(|node| node.state == NodeState::Normal);
+    if normal().count() <= 1 {
+        return (vec![(engine.config().data_center.clone(), 1)], engine.config().shards);
     }
-    applied?;
-    Ok(Some(planned.event))
+    let mut data_centers: Vec<(String, usize)> = Vec::new();
+    for node in normal() {
+        match data_centers.iter_mut().find(|(name, _)| *name == node.data_center) {
+            Some((_, count)) => *count += 1,
+            None => data_centers.push((node.data_center.clone(), 1)),
+        }
+    }
+    let shards: usize = normal().map(|node| usize::from(node.shards)).sum();
+    (data_centers, (2 * shards).max(TABLETS_OF_SEVERAL))
 }
 
 /// The events for clients of a change of the schema `before`: the thing itself; with a type, the tables that
@@ -158,6 +230,48 @@ fn contents_dropped(keyspace: &str, before: &Schema) -> Vec<SchemaEvent> {
     aggregates.chain(functions).chain(tables).chain(types).collect()
 }
 
+/// Events of one schema that took the place of another as a whole: this node was away for long.
+fn events_between(before: &Schema, after: &Schema) -> Vec<SchemaEvent> {
+    let mut events = Vec::new();
+    for keyspace in before.keyspaces() {
+        let name = keyspace.name.clone();
+        let change = match after.keyspace(&name) {
+            Some(_) => SchemaChange::AlterKeyspace { name, options: keyspace.options.clone() },
+            None => SchemaChange::DropKeyspace { name },
+        };
+        events.extend(events_of(&SchemaEvent::of(&change), &change, before));
+    }
+    let new = after.keyspaces().filter(|keyspace| before.keyspace(&keyspace.name).is_none());
+    events.extend(new.map(|keyspace| {
+        let (name, options) = (keyspace.name.clone(), keyspace.options.clone());
+        SchemaEvent::of(&SchemaChange::CreateKeyspace { name, options })
+    }));
+    events
+}
+
+/// Has this node's part in agreement begin: it plans for other nodes, and tells its listeners of every change. On
+/// shard 0.
+pub(crate) fn take_part() {
+    let control = ControlPlane::here().expect("shard 0 has opened its control plane");
+    control.plan_with(Rc::new(|turn, id, request| Box::pin(remote::plan(turn, id, request))));
+    control.on_schema(Rc::new(|news| {
+        Box::pin(async move {
+            let SchemaNews { before, changes, replaced } = news;
+            if let Some(after) = replaced {
+                return tell_all(events_between(&before, &after)).await;
+            }
+            let mut schema = (*before).clone();
+            for change in &changes {
+                let events = events_of(&SchemaEvent::of(change), change, &schema);
+                // A change that does not follow was not applied, and is told by those who were to apply it.
+                if schema.apply(change).is_ok() {
+                    tell_all(events).await;
+                }
+            }
+        })
+    }));
+}
+
 async fn tell_all(events: Vec<SchemaEvent>) {
     for shard in 0..reactor::shard_count() {
         let events = events.clone();
@@ -185,6 +299,10 @@ fn listeners() -> Rc<Listeners> {
 /// # Errors
 /// [`QueryError::Storage`] when group 0 cannot make them durable.
 pub(crate) async fn make_system_tables() -> Result<(), QueryError> {
+    // Of a cluster the leader makes them.
+    if ControlPlane::here().is_none_or(|control| !control.may_plan()) {
+        return Ok(());
+    }
     let turn = ControlPlane::turn().await?;
     let changes = system::first_changes(&turn.schema(), reactor::shard_count())?;
     if !changes.is_empty() {

@@ -209,6 +209,7 @@ impl From<ClusterError> for QueryError {
                 Group0Error::TooLong { .. } | Group0Error::Stopped(_) | Group0Error::Undecided,
             )
             | ClusterError::Refused(_)
+            | ClusterError::Leader { .. }
             | ClusterError::Shard { .. } => Self::Internal(error.to_string()),
         }
     }

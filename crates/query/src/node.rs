@@ -42,8 +42,9 @@ impl Opened {
 /// [`QueryError::Internal`] if shard 0 has ended.
 pub async fn open(storage: StorageConfig, engine: EngineConfig) -> Result<Engine, QueryError> {
     let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
-    let storage = cluster::open_node(storage, facts(&engine, shards), shard).await?;
+    let storage = cluster::open_node(storage, facts(&engine, shards), None, shard).await?;
     if shard == 0 {
+        agreement::take_part();
         agreement::make_system_tables().await?;
     }
     let replicator = Replicator::new(storage.clone(), engine.data_center.clone());

@@ -11,7 +11,7 @@ use model::schema::{Schema, SchemaChange};
 use reactor::{Group, mesh};
 use storage::StorageError;
 
-use super::ControlPlane;
+use super::{ControlPlane, SchemaNews};
 use crate::NodeNumber;
 use crate::group0::{Applied, Change, ClusterState};
 use crate::membership;
@@ -23,6 +23,8 @@ pub(super) struct Effect {
     index: u64,
     before: Rc<Schema>,
     changes: Vec<SchemaChange>,
+    /// The schema that takes the place of `before` as a whole.
+    replaced: Option<Rc<Schema>>,
     news: News,
 }
 
@@ -40,30 +42,32 @@ impl ControlPlane {
         let control = Rc::downgrade(self);
         self.group.on_applied(Rc::new(move |applied, state| {
             let Some(control) = control.upgrade() else { return };
-            let (index, changes) = match applied {
+            match applied {
                 Applied::Command(index, command) => {
                     let done = state.requests().find(command.id);
                     let is_made = done.is_some_and(|done| done.index == index && done.refusal.is_none());
                     let changes = command.changes.iter().filter(|_| is_made);
-                    (index, changes.filter_map(schema_change).collect())
+                    control.see(index, Some(changes.filter_map(schema_change).collect()), state);
                 }
-                Applied::Installed(index) => (index, replacing(&control.seen.borrow(), state)),
-            };
-            control.see(index, changes, state);
+                Applied::Installed(index) => control.see(index, None, state),
+            }
         }));
         let now = self.group.state();
-        if !Rc::ptr_eq(&self.seen.borrow(), &now) {
-            let changes = replacing(&self.seen.borrow(), &now);
-            self.see(self.group.applied(), changes, &now);
+        let is_new = !Rc::ptr_eq(&self.seen.borrow(), &now);
+        if is_new {
+            self.see(self.group.applied(), None, &now);
         }
     }
 
-    /// Takes an effect in line: the state is `state` after the command at `index`.
-    fn see(self: &Rc<Self>, index: u64, changes: Vec<SchemaChange>, state: &Rc<ClusterState>) {
+    /// Takes an effect in line: the state is `state` after the command at `index`, by these changes of the schema or
+    /// as a whole.
+    fn see(self: &Rc<Self>, index: u64, changes: Option<Vec<SchemaChange>>, state: &Rc<ClusterState>) {
         let before = self.seen.replace(Rc::clone(state));
         let news = News::between(&before, state);
+        let replaced = changes.is_none().then(|| Rc::clone(state.schema()));
+        let changes = changes.unwrap_or_else(|| replacing(&before, state));
         let before = Rc::clone(before.schema());
-        self.effects.borrow_mut().push_back(Effect { index, before, changes, news });
+        self.effects.borrow_mut().push_back(Effect { index, before, changes, replaced, news });
         self.carry();
     }
 
@@ -95,7 +99,7 @@ impl ControlPlane {
     /// Has every shard apply an effect: new replicas are known before a table can be used, and those of a dropped
     /// table until it cannot. In a task of its own, so that its panic is an error here.
     async fn take_effect(&self, effect: Effect) -> Result<(), StorageError> {
-        let Effect { index, before, changes, news } = effect;
+        let Effect { index, before, changes, replaced, news } = effect;
         let storage = self.storage.get().expect("commands are followed once the storage is open").clone();
         let listener = self.on_schema.borrow().clone();
         let shards = reactor::shard_count();
@@ -108,7 +112,7 @@ impl ControlPlane {
             let applied = storage.apply_agreed(index, &changes).await;
             // A durable change has happened, even if a shard could not apply it: everybody hears of it.
             if let Some(listener) = listener {
-                listener(before, changes).await;
+                listener(SchemaNews { before, changes, replaced }).await;
             }
             tell_shards(&gone, shards).await?;
             applied
