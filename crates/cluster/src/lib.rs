@@ -23,6 +23,7 @@ pub use control::{
     ClusterError, ControlPlane, OnSchema, Planner, SchemaNews, Turn, change_schema, open_node, open_storage,
 };
 pub use membership::leader::Answered;
+pub use membership::leave;
 pub use membership::service::ClusterOptions;
 pub use model::tablet::NodeNumber;
 pub use view::{Nodes, View};

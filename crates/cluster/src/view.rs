@@ -17,7 +17,7 @@ use reactor::{Deadline, Event};
 
 use crate::maps::Routing;
 use crate::maps::map::MapParts;
-use crate::nodes::NodeRecord;
+use crate::nodes::{NodeRecord, NodeState};
 
 /// Nodes by number.
 pub type Nodes = BTreeMap<NodeNumber, NodeRecord>;
@@ -52,6 +52,7 @@ struct Routings {
 /// The agreed state on one shard.
 pub struct View {
     own: Cell<NodeNumber>,
+    is_shared: Cell<bool>,
     nodes: RefCell<Rc<Nodes>>,
     routings: RefCell<Routings>,
     changed: Event,
@@ -61,6 +62,7 @@ impl Default for View {
     fn default() -> Self {
         Self {
             own: Cell::new(FIRST_NODE),
+            is_shared: Cell::new(false),
             nodes: RefCell::default(),
             routings: RefCell::default(),
             changed: Event::new(),
@@ -87,6 +89,12 @@ impl View {
     /// This shard, as a replica.
     pub fn own(&self) -> Replica {
         Replica { node: self.own.get(), shard: reactor::shard_id() as u16 }
+    }
+
+    /// Whether there are other nodes that have data or may get some.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.is_shared.get()
     }
 
     /// The nodes.
@@ -140,6 +148,8 @@ impl View {
             self.own.set(own);
         }
         if let Some(nodes) = &news.nodes {
+            let takes_part = |node: &&NodeRecord| node.state != NodeState::Left;
+            self.is_shared.set(nodes.values().filter(takes_part).count() > 1);
             self.nodes.replace(Rc::new(nodes.clone()));
         }
         let mut routings = self.routings.borrow_mut();

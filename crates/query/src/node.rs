@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use cluster::ClusterOptions;
 use cluster::nodes::OwnFacts;
 use reactor::{Event, Group, mesh};
 use replication::Replicator;
@@ -34,15 +35,27 @@ impl Opened {
     }
 }
 
+/// As [`open_in`], of a node that is alone.
+///
+/// # Errors
+/// As [`open_in`].
+pub async fn open(storage: StorageConfig, engine: EngineConfig) -> Result<Engine, QueryError> {
+    open_in(storage, engine, None).await
+}
+
 /// Opens this shard's part of a node and returns its engine. Call it on every shard: each waits for the
-/// others.
+/// others. With `options` the node takes part in a cluster, and waits until it is in one.
 ///
 /// # Errors
 /// [`QueryError::Storage`] if the data cannot be opened or the system tables cannot be made durable;
 /// [`QueryError::Internal`] if shard 0 has ended.
-pub async fn open(storage: StorageConfig, engine: EngineConfig) -> Result<Engine, QueryError> {
+pub async fn open_in(
+    storage: StorageConfig,
+    engine: EngineConfig,
+    options: Option<ClusterOptions>,
+) -> Result<Engine, QueryError> {
     let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
-    let storage = cluster::open_node(storage, facts(&engine, shards), None, shard).await?;
+    let storage = cluster::open_node(storage, facts(&engine, shards), options, shard).await?;
     if shard == 0 {
         agreement::take_part();
         agreement::make_system_tables().await?;

@@ -89,6 +89,15 @@ pub enum ReplicationError {
     /// The mutation does not have the shape of the table's rows.
     #[error("a mutation does not fit table {0}")]
     Misfit(TableId),
+    /// The cluster has several nodes: nothing was done.
+    #[error(
+        "ceto does not read or write data of keyspace {keyspace} yet where its cluster has several nodes: they agree on the \
+         schema and on each other, and have no copies of rows"
+    )]
+    SeveralNodes {
+        /// The keyspace.
+        keyspace: String,
+    },
     /// The replica's node is stopping.
     #[error("shard {shard} is stopping")]
     Stopping {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use cluster::View;
 use cluster::maps::Routing;
-use model::tablet::{Replica, TabletId};
+use model::tablet::{NodeNumber, Replica, TabletId};
 use model::{Table, Token};
 use storage::Storage;
 
@@ -111,6 +111,11 @@ impl Replicator {
         &self.0.view
     }
 
+    /// The host id of a node; `None` for a node that nothing is agreed about yet, which is this one.
+    pub fn host_id_of(&self, node: NodeNumber) -> Option<[u8; 16]> {
+        self.0.view.nodes().get(&node).map(|node| node.host_id)
+    }
+
     /// The shard of this node that is a replica.
     ///
     /// # Panics
@@ -133,12 +138,29 @@ impl Replicator {
         table.tablets().tablets().filter(move |tablet| routing.replicas(*tablet).contains(&own))
     }
 
+    /// Refuses data of a keyspace that has replicas, or should have some, on other nodes: none is sent there yet, and
+    /// a write that this node alone has would be missing on the others.
+    #[inline]
+    pub(crate) fn check_alone(&self, keyspace: &str) -> Result<(), ReplicationError> {
+        if self.0.view.is_shared() { self.check_local(keyspace) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn check_local(&self, keyspace: &str) -> Result<(), ReplicationError> {
+        let schema = self.0.storage.borrow_schema();
+        let is_local = schema
+            .keyspace(keyspace)
+            .is_none_or(|keyspace| cluster::maps::placement::is_local(&keyspace.options.replication));
+        if is_local { Ok(()) } else { Err(ReplicationError::SeveralNodes { keyspace: keyspace.to_owned() }) }
+    }
+
     /// How many answers a level waits for in a keyspace.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] where fewer replicas are alive.
+    /// [`ReplicationError::Unavailable`] where fewer replicas are alive; [`ReplicationError::SeveralNodes`].
     #[inline]
     pub fn required(&self, keyspace: &str, consistency: Consistency) -> Result<u32, ReplicationError> {
+        self.check_alone(keyspace)?;
         let schema = self.0.storage.borrow_schema();
         let mut replica_counts = self.0.replica_counts.borrow_mut();
         consistency.check_available(replica_counts.of(&schema, keyspace, &self.0.data_center))
@@ -154,6 +176,7 @@ impl Replicator {
         table: &Table,
         consistency: Consistency,
     ) -> Result<u32, ReplicationError> {
+        self.check_alone(table.keyspace())?;
         let schema = self.0.storage.borrow_schema();
         let mut replica_counts = self.0.replica_counts.borrow_mut();
         consistency.check_available(replica_counts.of_table(&schema, table, &self.0.data_center))

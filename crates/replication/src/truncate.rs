@@ -15,6 +15,7 @@ impl Replicator {
     pub async fn truncate(&self, table: &Table, deadline: Deadline) -> Result<(), ReplicationError> {
         // Every replica has to forget, whatever the consistency level of other statements.
         let required = 1;
+        self.check_alone(table.keyspace())?;
         match reactor::timeout(deadline, self.storage().truncate(table.id())).await {
             Ok(done) => done.map_err(|error| ReplicaFailure::from(error).here(required)),
             Err(_) => Err(ReplicationError::TimedOut { received: 0, required }),

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
+use std::task::Poll;
 
 use reactor::mesh::{self, MeshError};
 use reactor::stall::StallDetector;
@@ -264,13 +265,31 @@ async fn lead(
     reactor::spawn(Group::ADMIN, attach.calls().serve()).detach();
     let stop = reactor::spawn(Group::ADMIN, reactor::signal::terminated());
 
-    let opened = open_node(&config, info.count).await;
+    let mut stop = stop;
+    let opened = unless_stopped(open_node(&config, info.count), &mut stop).await;
     let served = match opened {
-        Ok(()) => serve(&config, started, stop, probes).await,
-        Err(error) => Err(error),
+        Some(Ok(())) => serve(&config, started, stop, probes).await,
+        Some(Err(error)) => Err(error),
+        None => {
+            reactor::info!("told to stop before the node was open");
+            return Ok(());
+        }
     };
     let closed = close_all(info.count).await;
     served.and(closed)
+}
+
+/// The output of `work`, unless the node is told to stop first: the way into a cluster may take for ever.
+async fn unless_stopped<T>(
+    work: impl Future<Output = T>,
+    stop: &mut reactor::JoinHandle<std::io::Result<()>>,
+) -> Option<T> {
+    let (mut work, mut stop) = (std::pin::pin!(work), std::pin::Pin::new(stop));
+    std::future::poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => stop.as_mut().poll(context).map(|_| None),
+    })
+    .await
 }
 
 /// Reads the node's identity, then opens the node.
@@ -372,6 +391,7 @@ pub(crate) async fn close_all(shards: usize) -> Result<(), BootError> {
         result
     };
     let connections = each(Shard::close_connections).await;
+    let left = each(Shard::leave).await;
     let storage = each(Shard::close_storage).await;
-    connections.and(storage)
+    connections.and(left).and(storage)
 }

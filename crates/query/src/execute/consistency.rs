@@ -170,6 +170,7 @@ fn failed_write(
         | ReplicationError::RateLimited { .. }
         | ReplicationError::TableGone(_)
         | ReplicationError::Misfit(_)
+        | ReplicationError::SeveralNodes { .. }
         | ReplicationError::Stopping { .. } => refused(error, consistency),
     }
 }
@@ -234,6 +235,7 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
         | ReplicationError::RateLimited { .. }
         | ReplicationError::TableGone(_)
         | ReplicationError::Misfit(_)
+        | ReplicationError::SeveralNodes { .. }
         | ReplicationError::Stopping { .. } => refused(error, consistency),
         // Writes alone have these.
         ReplicationError::Undecided { .. } | ReplicationError::TooLarge { .. } => {
@@ -259,6 +261,7 @@ fn refused(error: ReplicationError, consistency: Wire) -> QueryError {
             QueryError::RateLimited { message: error.to_string(), is_write, by_coordinator }
         }
         ReplicationError::TableGone(table) | ReplicationError::Misfit(table) => QueryError::TableGone(table),
+        ReplicationError::SeveralNodes { .. } => QueryError::Invalid(error.to_string()),
         ReplicationError::Stopping { .. } => QueryError::NotReady("the node is stopping".to_owned()),
         ReplicationError::TimedOut { .. }
         | ReplicationError::Undecided { .. }

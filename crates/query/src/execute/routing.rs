@@ -29,8 +29,9 @@ pub fn hint(
     let mut out = Vec::new();
     // The payload's first token is excluded; before the ring's first there is only the minimum, which no key
     // has.
-    let host_id = engine.config().host_id;
-    let replicas = replicas.iter().map(|replica| (host_id, replicator.shard_of(*replica) as i32));
+    let replicas = replicas.iter().map(|replica| {
+        (replicator.host_id_of(replica.node).unwrap_or(engine.config().host_id), i32::from(replica.shard))
+    });
     append_tablet(&mut out, first.0.saturating_sub(1), last.0, replicas);
     *payload = Some(out);
 }

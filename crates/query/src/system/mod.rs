@@ -180,6 +180,7 @@ impl VirtualTables for SystemTables {
             let world = World {
                 schema: engine.storage().schema(),
                 node: NodeFacts::of(engine.config(), self.generation),
+                nodes: cluster::View::here().nodes(),
                 compactions: if of_compactions {
                     engine.storage().compaction_history_of_node().await?
                 } else {

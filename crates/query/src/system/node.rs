@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use cluster::Nodes;
+use cluster::nodes::{NodeRecord, NodeState};
 use model::tablet::TabletMap;
 use storage::CompactionRecord;
 
@@ -63,6 +65,50 @@ impl NodeFacts {
     }
 }
 
+/// The other nodes of the cluster, and what of them is shown.
+fn others<'n>(nodes: &'n Nodes, own: &NodeFacts) -> impl Iterator<Item = &'n NodeRecord> {
+    let own = own.host_id;
+    nodes.values().filter(move |node| node.host_id != own && node.state == NodeState::Normal)
+}
+
+fn token_texts(tokens: &[i64]) -> impl Iterator<Item = String> {
+    tokens.iter().map(ToString::to_string)
+}
+
+/// Fills `system.peers`.
+pub(super) fn peers(rows: &mut Rows<'_>, nodes: &Nodes, own: &NodeFacts, schema_version: [u8; 16]) {
+    for node in others(nodes, own) {
+        rows.row(|row| {
+            row.inet("peer", node.listen.ip());
+            row.text("data_center", &node.data_center);
+            row.uuid("host_id", node.host_id);
+            row.text("rack", &node.rack);
+            row.text("release_version", RELEASE_VERSION);
+            row.inet("rpc_address", node.native.ip());
+            row.uuid("schema_version", schema_version);
+            row.cells_of_set("tokens", token_texts(&node.tokens));
+        });
+    }
+}
+
+/// Fills `system.peers_v2`.
+pub(super) fn peers_v2(rows: &mut Rows<'_>, nodes: &Nodes, own: &NodeFacts, schema_version: [u8; 16]) {
+    for node in others(nodes, own) {
+        rows.row(|row| {
+            row.inet("peer", node.listen.ip());
+            row.int("peer_port", i32::from(node.listen.port()));
+            row.text("data_center", &node.data_center);
+            row.uuid("host_id", node.host_id);
+            row.inet("native_address", node.native.ip());
+            row.int("native_port", i32::from(node.native.port()));
+            row.text("rack", &node.rack);
+            row.text("release_version", RELEASE_VERSION);
+            row.uuid("schema_version", schema_version);
+            row.cells_of_set("tokens", token_texts(&node.tokens));
+        });
+    }
+}
+
 /// The equal parts of the ring, whose last tokens are the node's tokens.
 pub(super) fn ring_parts() -> TabletMap {
     TabletMap::new(RING_TOKENS_LOG2)
@@ -94,7 +140,9 @@ pub(super) fn compaction(rows: &mut Rows<'_>, record: &CompactionRecord) {
 }
 
 /// Fills `system.local`.
-pub(super) fn local(rows: &mut Rows<'_>, node: &NodeFacts, schema_version: [u8; 16]) {
+pub(super) fn local(rows: &mut Rows<'_>, nodes: &Nodes, node: &NodeFacts, schema_version: [u8; 16]) {
+    let own = nodes.values().find(|known| known.host_id == node.host_id);
+    let tokens: Vec<i64> = own.map_or_else(|| ring_tokens().collect(), |own| own.tokens.clone());
     rows.row(|row| {
         row.text("key", "local");
         row.text("bootstrapped", "COMPLETED");
@@ -114,7 +162,7 @@ pub(super) fn local(rows: &mut Rows<'_>, node: &NodeFacts, schema_version: [u8; 
         row.inet("rpc_address", node.rpc_address);
         row.int("rpc_port", i32::from(node.rpc_port));
         row.uuid("schema_version", schema_version);
-        row.cells_of_set("tokens", ring_tokens().map(|token| token.to_string()));
+        row.cells_of_set("tokens", token_texts(&tokens));
     });
 }
 

@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
+use cluster::Nodes;
 use model::schema::Keyspace;
 use model::{Schema, Table, Token, partition_key, token};
 use storage::{
@@ -25,6 +26,8 @@ pub(crate) struct World {
     pub(crate) schema: Rc<Schema>,
     /// The node.
     pub(crate) node: NodeFacts,
+    /// The nodes of the cluster.
+    pub(crate) nodes: Rc<Nodes>,
     /// Completed compactions, if the read needs them.
     pub(crate) compactions: Vec<CompactionRecord>,
     /// The data of a table of `system_views`, or of some tables of `system`.
@@ -191,7 +194,9 @@ async fn give_estimates(table: &Table, tables: &[SizeEstimate], mut giver: Giver
 
 fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
     match (table.keyspace(), table.name()) {
-        ("system", "local") => node::local(rows, &world.node, world.schema.version()),
+        ("system", "local") => node::local(rows, &world.nodes, &world.node, world.schema.version()),
+        ("system", "peers") => node::peers(rows, &world.nodes, &world.node, world.schema.version()),
+        ("system", "peers_v2") => node::peers_v2(rows, &world.nodes, &world.node, world.schema.version()),
         ("system", "versions") => node::versions(rows),
         ("system", "compaction_history") => {
             world.compactions.iter().for_each(|record| node::compaction(rows, record));
@@ -205,8 +210,7 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
             _ => {}
         },
         ("system_views", _) => views::fill(rows, &world.views, &world.node),
-        // The other tables are empty, because the node has nothing to show there: no peers, no repairs, no
-        // hints.
+        // The other tables are empty, because the node has nothing to show there: no repairs, no hints.
         _ => {}
     }
 }

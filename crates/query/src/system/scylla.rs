@@ -127,7 +127,13 @@ pub(super) fn tablets(rows: &mut Rows<'_>, table: &Table, replicator: &Replicato
             row.text("keyspace_name", table.keyspace());
             row.uuid("table_id", table.id().0);
             row.bigint("last_token", map.range(tablet).1.0);
-            row.replicas("replicas", replicas.map(|replica| (node.host_id, replicator.shard_of(*replica))));
+            row.replicas(
+                "replicas",
+                replicas.map(|replica| {
+                    let host_id = replicator.host_id_of(replica.node).unwrap_or(node.host_id);
+                    (host_id, usize::from(replica.shard))
+                }),
+            );
             row.text("resize_type", "none");
             row.bigint("resize_seq_number", 0);
             row.text("table_name", table.name());

@@ -125,6 +125,7 @@ fn read(session: &Session, command: &ReadCommand, at_most: usize) -> Vec<String>
         World {
             schema: Rc::new(session.schema.clone()),
             node: node(),
+            nodes: Rc::default(),
             compactions: Vec::new(),
             views: super::Views::default(),
         },

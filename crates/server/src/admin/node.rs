@@ -257,7 +257,11 @@ pub(crate) async fn files_with(table: &TableName, text: &str, is_hex: bool) -> R
     let key = DecoratedKey::new(key.map_err(ApiError::bad)?);
     let shard = here()?;
     let replicator = shard.replicator();
-    let owner = replicator.shard_of(replicator.replica_of(found, key.token));
+    let replica = replicator.replica_of(found, key.token);
+    if replica.node != replicator.own().node {
+        return Err(ApiError::bad(format!("node {} has the partition: ask it", replica.node)));
+    }
+    let owner = replicator.shard_of(replica);
     let id = table.id;
     let asked = mesh::call(owner, Group::ADMIN, move || async move {
         let files = here()?.storage().files_with(id, &key).await?;

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use cluster::ClusterOptions;
+use cluster::net::InternodeCompression;
 use query::guardrails::{Guardrails, Threshold, WriteGuardrails};
 use query::{EngineConfig, QueryError};
 use replication::Replicator;
@@ -13,7 +15,7 @@ use storage::{
 };
 
 use super::{BootError, memory};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::native::Native;
 
 /// The future of a closing phase.
@@ -32,7 +34,9 @@ impl Shard {
     /// Recovers this shard's data and builds the layers on it.
     pub(crate) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
         let shards = reactor::shard_count();
-        let opened = query::node::open(storage_config(config, shards), engine_config(config, identity)).await;
+        let (storage, engine) = (storage_config(config, shards), engine_config(config, identity));
+        let options = cluster_options(config, &storage);
+        let opened = query::node::open_in(storage, engine, options).await;
         let engine = opened.map_err(|error| match error {
             QueryError::Storage(error) => BootError::from(error),
             error => BootError::Schema(error),
@@ -75,6 +79,14 @@ impl Shard {
         })
     }
 
+    /// Takes leave of the other nodes: another one leads, and connections with them end.
+    pub(crate) fn leave(self: Rc<Self>) -> Closing {
+        Box::pin(async move {
+            cluster::leave().await;
+            Ok(())
+        })
+    }
+
     /// Ends queued writes, flushes memtables and closes the files.
     pub(crate) fn close_storage(self: Rc<Self>) -> Closing {
         Box::pin(async move { self.drain().await.map_err(|error| error.to_string()) })
@@ -92,6 +104,25 @@ pub(super) fn places(config: &Config, memtable_bytes: u64) -> StorageConfig {
     }
     places.accept_missing.clone_from(&config.accept_missing);
     places
+}
+
+/// How the node takes part in a cluster; `None` for one that is configured to be alone.
+fn cluster_options(config: &Config, storage: &StorageConfig) -> Option<ClusterOptions> {
+    let seeds = config.seeds();
+    if seeds.is_empty() && !config.topology.founds {
+        return None;
+    }
+    Some(ClusterOptions {
+        cluster_name: config.cluster_name.clone(),
+        seeds,
+        founds: config.topology.founds,
+        compression: match config.topology.compression {
+            config::InternodeCompression::None => InternodeCompression::None,
+            config::InternodeCompression::DataCenters => InternodeCompression::Dc,
+            config::InternodeCompression::All => InternodeCompression::All,
+        },
+        folder: storage.schema_dir.clone(),
+    })
 }
 
 fn storage_config(config: &Config, shards: usize) -> StorageConfig {
