@@ -10,22 +10,23 @@ use std::time::Duration;
 use model::deletion::LocalSeconds;
 use reactor::{Deadline, Group};
 use replication::{Consistency, ReplicationError};
+use statement::functions::user::calls::Calls;
+use statement::prepare::Plan;
+use statement::prepare::select::SelectPlan;
+use statement::restrictions::slices;
+use statement::terms::Binding;
 use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
 use wire::values::ValueRef;
 
 use super::counter::Totals;
 use super::fetch::{Fetch, Rest};
 use super::groups::Partial;
+use super::guard;
 use super::rows::{PageLimits, RowBuffers, Rows};
 use super::{Request, consistency, fetch as fetches, tombstones};
 use crate::QueryError;
 use crate::answer_room::Grant;
 use crate::engine::Engine;
-use crate::functions::user::calls::Calls;
-use crate::prepare::Plan;
-use crate::prepare::select::SelectPlan;
-use crate::restrictions::{keys, slices};
-use crate::terms::Binding;
 
 /// A value of a request, on its way to another shard.
 #[derive(Debug, Clone)]
@@ -184,13 +185,14 @@ async fn fetch(round: Round) -> Answer {
         calls: calls.as_ref(),
     };
     let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(&binding));
-    let filters = filters.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    let filters = filters.collect::<Result<Vec<_>, _>>().map_err(|error| invalid(error.into()))?;
     let mut all = Slices::new();
-    slices::fill(&plan.restrictions, &plan.table, &binding, &mut all).map_err(invalid)?;
+    slices::fill(&plan.restrictions, &plan.table, &binding, &mut all)
+        .map_err(|error| invalid(error.into()))?;
     let rest = match round.rest {
         Some(rest) => Some(rest),
         None => {
-            let range = keys::range(&plan.restrictions, &binding).map_err(invalid)?;
+            let range = super::range::of(&plan.restrictions, &binding).map_err(invalid)?;
             range
                 .filter(|_| !(all.is_empty() && plan.restrictions.restricts_clustering))
                 .map(|range| Rest::new(range, all.clone()))
@@ -200,7 +202,7 @@ async fn fetch(round: Round) -> Answer {
         remaining: u64::MAX,
         per_partition: u64::MAX,
         page_rows: usize::MAX,
-        tombstones: engine.config().guardrails.tombstone_limits(),
+        tombstones: guard::tombstone_limits(&engine.config().guardrails),
     };
     let (mut buffers, mut out) = (RowBuffers::default(), Vec::new());
     let grant = Grant::new(engine.answers());

@@ -12,6 +12,12 @@ use model::deletion::LocalSeconds;
 use model::{ColumnKind, RowView, Token};
 use reactor::in_slices;
 use smallvec::SmallVec;
+use statement::functions::user::calls::Calls;
+use statement::prepare::select::SelectPlan;
+use statement::prepare::selection::SelectionKind;
+use statement::restrictions::filter::BoundFilter;
+use statement::restrictions::keys;
+use statement::terms::Binding;
 use storage::{Dead, Flow, Place, RowConsumer};
 
 pub(super) use self::values::{append_columns, most_bytes};
@@ -22,13 +28,7 @@ use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
 use crate::answer_room::Grant;
 use crate::counts::Counts;
-use crate::functions::user::calls::Calls;
 use crate::paging::PagingState;
-use crate::prepare::select::SelectPlan;
-use crate::prepare::selection::SelectionKind;
-use crate::restrictions::filter::BoundFilter;
-use crate::restrictions::keys;
-use crate::terms::Binding;
 
 /// Bytes of rows after which a page ends, whatever its size in rows.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
