@@ -1,8 +1,8 @@
 //! Statements are run: executed, paged, described; schema changes are agreed upon, system tables filled.
 //!
-//! The meaning of a statement is prepared in crate `statement`. This crate opens no sockets and no files: statements come as text or ids with borrowed values, and answers
-//! are appended to the caller's buffer. Data goes through `replication`, schema changes through
-//! `cluster`.
+//! The meaning of a statement is prepared in crate `statement`. This crate opens no sockets and no files:
+//! statements come as text or ids with borrowed values, and answers are appended to the caller's buffer. Data
+//! goes through `replication`, schema changes through `cluster`.
 
 pub mod agreement;
 pub mod answer_room;

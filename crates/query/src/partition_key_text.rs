@@ -95,7 +95,7 @@ fn components(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use statement::ddl::session::Session;
+    use statement::session::Session;
 
     fn table(key: &str) -> std::rc::Rc<Table> {
         let mut session = Session::default();

@@ -10,7 +10,8 @@ use model::deletion::LocalSeconds;
 use model::timeuuid;
 use uuid::Uuid;
 
-use crate::functions::effort;
+/// Most work of functions over the numbers of one row, or in the terms of one statement.
+pub const WORK_MAX: u64 = 8_000_000;
 
 /// Milliseconds since the Unix epoch at 2010-01-01. The time UUIDs of prepended list elements mirror the
 /// clock around this moment, so that a later one sorts before an earlier one, and all of them before appended
@@ -100,7 +101,7 @@ impl Ambient {
     /// slice of the core.
     ///
     /// # Errors
-    /// That it is more than [`effort::WORK_MAX`]; then it must not be done.
+    /// That it is more than [`WORK_MAX`]; then it must not be done.
     pub fn charge(&self, work: u64) -> Result<(), String> {
         if work == 0 {
             return Ok(());
@@ -109,10 +110,10 @@ impl Ambient {
         let (counted_in, before) = self.work.get();
         let before = if counted_in.is_none_or(|counted_in| counted_in == slice) { before } else { 0 };
         let all = before.saturating_add(work);
-        if all > effort::WORK_MAX {
+        if all > WORK_MAX {
             return Err(format!(
                 "The values are too long to compute with: about {all} steps for one row, at most {} are allowed",
-                effort::WORK_MAX
+                WORK_MAX
             ));
         }
         self.work.set((Some(slice), all));

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use cql::ast::Statement;
-use statement::ddl::session::Session;
+use statement::session::Session;
 
 use super::{Description, append_rows, describe};
 use crate::QueryError;

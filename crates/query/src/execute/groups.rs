@@ -16,8 +16,8 @@ use statement::restrictions::keys;
 use statement::terms::Binding;
 
 use super::evaluate::{RowInput, evaluate};
-use super::rows::PAGE_BYTES_MAX;
 use crate::QueryError;
+use crate::answer_room::PAGE_BYTES_MAX;
 use crate::answer_room::too_large;
 
 /// The group that rows are added to.

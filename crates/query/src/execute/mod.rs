@@ -22,7 +22,6 @@ mod open_group;
 mod parallel;
 pub mod point;
 pub mod prior;
-mod range;
 pub mod routing;
 pub mod row_writer;
 pub mod rows;

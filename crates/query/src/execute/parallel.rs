@@ -155,15 +155,19 @@ pub(super) async fn aggregate(
     Ok(())
 }
 
-/// One round on this shard.
-async fn fetch(round: Round) -> Answer {
-    let engine = Engine::here().ok_or_else(|| Failure::Failed("the shard is starting".to_owned()))?;
-    let invalid = |error: QueryError| match error {
+/// A refusal in a form that another shard can be sent.
+fn invalid(error: impl Into<QueryError>) -> Failure {
+    match error.into() {
         QueryError::FunctionFailure { keyspace, function, arguments, message } => {
             Failure::Function { keyspace, function, arguments, message }
         }
         other => Failure::Invalid(other.to_string()),
-    };
+    }
+}
+
+/// One round on this shard.
+async fn fetch(round: Round) -> Answer {
+    let engine = Engine::here().ok_or_else(|| Failure::Failed("the shard is starting".to_owned()))?;
     let prepared = engine.prepare_in_slices(Some(&round.keyspace), &round.text).await.map_err(invalid)?;
     let Plan::Select(plan) = &prepared.plan else {
         return Err(Failure::Failed("the statement is no SELECT here".to_owned()));
@@ -185,14 +189,13 @@ async fn fetch(round: Round) -> Answer {
         calls: calls.as_ref(),
     };
     let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(&binding));
-    let filters = filters.collect::<Result<Vec<_>, _>>().map_err(|error| invalid(error.into()))?;
+    let filters = filters.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     let mut all = Slices::new();
-    slices::fill(&plan.restrictions, &plan.table, &binding, &mut all)
-        .map_err(|error| invalid(error.into()))?;
+    slices::fill(&plan.restrictions, &plan.table, &binding, &mut all).map_err(invalid)?;
     let rest = match round.rest {
         Some(rest) => Some(rest),
         None => {
-            let range = super::range::of(&plan.restrictions, &binding).map_err(invalid)?;
+            let range = super::select::range::of(&plan.restrictions, &binding).map_err(invalid)?;
             range
                 .filter(|_| !(all.is_empty() && plan.restrictions.restricts_clustering))
                 .map(|range| Rest::new(range, all.clone()))

@@ -18,8 +18,9 @@ use storage::{Dead, Flow, PartitionRange, Place, RowConsumer};
 
 use super::evaluate::RowInput;
 use super::guard;
-use super::rows::{PAGE_BYTES_MAX, append_columns, most_bytes};
+use super::rows::{append_columns, most_bytes};
 use super::{Request, consistency, routing, select};
+use crate::answer_room::PAGE_BYTES_MAX;
 use crate::answer_room::SMALL_BYTES;
 use crate::engine::{Engine, Left};
 use crate::{QueryError, Response};

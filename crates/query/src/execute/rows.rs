@@ -26,12 +26,9 @@ use super::evaluate::RowInput;
 use super::groups::OpenGroup;
 use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
-use crate::answer_room::Grant;
+use crate::answer_room::{Grant, PAGE_BYTES_MAX};
 use crate::counts::Counts;
 use crate::paging::PagingState;
-
-/// Bytes of rows after which a page ends, whatever its size in rows.
-pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Calls for one row beyond which it is computed beside the read: each may take a microsecond.
 pub(super) const CALLS_AT_ONCE: usize = 32;
@@ -40,9 +37,6 @@ const LONG_ROW_BYTES: usize = 64 << 10;
 
 /// Warnings that one answer may have of its reads.
 const WARNINGS_MAX: usize = 16;
-
-/// Most bytes of rows in one answer without pages; a shard's [`crate::answer_room`] may allow less.
-pub const UNPAGED_BYTES_MAX: usize = 128 << 20;
 
 /// Buffers that a shard keeps between reads.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! Executes a SELECT: keys or a range, slices, rows into the answer, and where the next page begins.
 
+pub(super) mod range;
 mod reader;
 
 use std::pin::Pin;

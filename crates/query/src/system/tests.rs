@@ -7,8 +7,8 @@ use std::rc::Rc;
 use model::collection::{Elements, Entries};
 use model::partition_key::{self, DecoratedKey};
 use model::{Clustering, ColumnKind, CqlType, RowView, Table, Token};
-use statement::ddl::session::Session;
 use statement::functions::number_text;
+use statement::session::Session;
 use storage::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
 
 use super::{Catalog, World};

@@ -9,16 +9,13 @@ use model::schema::{AggregateDefinition, FunctionDefinition, Keyspace, SchemaCha
 use super::function::{Overload, check_directives, check_name, raw};
 use super::mistake::{config, invalid};
 use super::names::{Action, check_functions_of, check_keyspace_name};
-use super::plan::{PlanContext, Planned, keyspace_of};
+use super::plan::{Outcome, PlanContext, Planned, keyspace_of};
 use crate::StatementError;
 use crate::schema_events::{Change, SchemaEvent, Target};
 use crate::terms::constant;
 
 /// Plans CREATE AGGREGATE.
-pub(super) fn create(
-    statement: &CreateAggregate,
-    context: &PlanContext<'_>,
-) -> Result<Planned, StatementError> {
+pub(super) fn create(statement: &CreateAggregate, context: &PlanContext<'_>) -> Outcome {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
     check_functions_of(keyspace_name, Action::Create)?;
@@ -140,7 +137,7 @@ fn initial_state(statement: &CreateAggregate, ty: &CqlType) -> Result<Option<Vec
 }
 
 /// Plans DROP AGGREGATE.
-pub(super) fn drop(statement: &DropAggregate, context: &PlanContext<'_>) -> Result<Planned, StatementError> {
+pub(super) fn drop(statement: &DropAggregate, context: &PlanContext<'_>) -> Outcome {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
     let overload = Overload::new("Aggregate", keyspace_name, name, statement.argument_types.as_deref())?;

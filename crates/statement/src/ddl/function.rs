@@ -8,7 +8,7 @@ use model::schema::{FunctionDefinition, Keyspace, SchemaChange};
 
 use super::mistake::invalid;
 use super::names::{Action, check_functions_of, check_keyspace_name};
-use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of};
+use super::plan::{Outcome, PlanContext, Planned, existing_keyspace, keyspace_of};
 use super::types::RawType;
 use crate::StatementError;
 use crate::functions::user;
@@ -20,10 +20,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 const ARGUMENTS_MAX: usize = 128;
 
 /// Plans CREATE FUNCTION.
-pub(super) fn create(
-    statement: &CreateFunction,
-    context: &PlanContext<'_>,
-) -> Result<Planned, StatementError> {
+pub(super) fn create(statement: &CreateFunction, context: &PlanContext<'_>) -> Outcome {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
     check_functions_of(keyspace_name, Action::Create)?;
@@ -100,7 +97,7 @@ pub(super) fn create(
 }
 
 /// Plans DROP FUNCTION.
-pub(super) fn drop(statement: &DropFunction, context: &PlanContext<'_>) -> Result<Planned, StatementError> {
+pub(super) fn drop(statement: &DropFunction, context: &PlanContext<'_>) -> Outcome {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
     let overload = Overload::new("Function", keyspace_name, name, statement.argument_types.as_deref())?;

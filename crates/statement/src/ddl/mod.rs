@@ -16,7 +16,6 @@ pub(crate) mod properties;
 mod replication;
 pub mod roles;
 pub mod row_expiry;
-pub mod session;
 mod table_alter;
 pub(crate) mod table_create;
 mod table_like;

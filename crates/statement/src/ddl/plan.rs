@@ -53,6 +53,9 @@ pub struct Planned {
     pub event: SchemaEvent,
 }
 
+/// A planned change, or why it cannot be.
+pub(super) type Outcome = Result<Planned, StatementError>;
+
 impl Planned {
     /// A plan without a change.
     pub(super) fn nothing(event: SchemaEvent) -> Self {

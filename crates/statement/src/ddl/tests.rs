@@ -5,10 +5,10 @@
 //! the name `x` is dropped.
 
 use super::plan::Planned;
-use super::session::Session;
 use crate::StatementError;
 use crate::guardrails::{Guardrails, Threshold};
 use crate::schema_events::Change;
+use crate::session::Session;
 
 const MISTAKES: &str = include_str!("../../testdata/ddl_mistakes.txt");
 /// Tables and types of random shape, in the same form.

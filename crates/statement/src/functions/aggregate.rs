@@ -69,7 +69,8 @@ impl AggregateKind {
     /// nothing requires another type, and their texts; `fits` says how well a single argument fits a type.
     ///
     /// # Errors
-    /// [`StatementError::Invalid`] in Cassandra's words if no overload, or more than one, takes the arguments.
+    /// [`StatementError::Invalid`] in Cassandra's words if no overload, or more than one, takes the
+    /// arguments.
     pub fn argument_type(
         self,
         arguments: &[(Option<CqlType>, String)],

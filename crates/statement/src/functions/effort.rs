@@ -14,8 +14,7 @@ use super::decimal;
 
 /// Most digits of a number that is parsed from or written as text.
 pub const DIGITS_MAX: usize = 20_000;
-/// Most work of functions over the numbers of one row, or in the terms of one statement.
-pub const WORK_MAX: u64 = 8_000_000;
+pub use crate::ambient::WORK_MAX;
 /// Longest value whose work does not count, in bytes.
 const SHORT_BYTES: usize = 64;
 /// Bytes of a limb, the digit of the arithmetic.

@@ -86,7 +86,8 @@ pub(super) fn exists(name: &str) -> bool {
 /// The overload for these arguments; `None` if no function of this kind has the name.
 ///
 /// # Errors
-/// [`StatementError::Invalid`] if there are too few or too many arguments, or if one has no known type or a wrong
+/// [`StatementError::Invalid`] if there are too few or too many arguments, or if one has no known type or a
+/// wrong
 /// one.
 pub(super) fn make(
     name: &str,

@@ -222,7 +222,8 @@ impl Function {
     /// Computes the result of a native function; null arguments give null.
     ///
     /// # Errors
-    /// [`StatementError::Invalid`] if the arguments have their types but are outside of the function's domain,
+    /// [`StatementError::Invalid`] if the arguments have their types but are outside of the function's
+    /// domain,
     /// [`StatementError::FunctionFailure`] if the computation failed.
     pub fn call(
         &self,

@@ -8,9 +8,9 @@ use cql::ast::{
 };
 use model::{Column, ColumnKind, CqlType, Table};
 
-use super::names;
 use super::operation::field_place;
 use crate::StatementError;
+use crate::names;
 use crate::terms::prepare::Context;
 use crate::terms::{Receiver, Term};
 

@@ -8,8 +8,8 @@
 use cql::ast::{self, AssignmentOperation, DeleteSelection};
 use model::{Column, ColumnKind, CqlType, Table};
 
-use super::names;
 use crate::StatementError;
+use crate::names;
 use crate::terms::prepare::Context;
 use crate::terms::{Receiver, Term, text};
 

@@ -11,12 +11,12 @@ use model::schema::CompactShape;
 use model::{Column, ColumnKind, CqlType, Table};
 
 use super::grouping;
-use super::names;
 use super::resolved::Resolved;
 use super::selectable;
 use super::selection::{self, Selection, SelectionKind};
 use super::selector::Aggregate;
 use crate::StatementError;
+use crate::names;
 use crate::restrictions::{self, Restrictions, StatementKind};
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;

@@ -10,10 +10,11 @@ use cql::ast::{self, Selectable};
 use model::CqlType;
 
 use super::resolved::{Entry, Resolved, cell_word};
-use super::{names, types};
+use super::types;
 use crate::StatementError;
 use crate::functions::user::UserAggregate;
 use crate::functions::{self, AggregateKind, Function};
+use crate::names;
 use crate::terms::literal::Assignment;
 use crate::terms::prepare::Context;
 

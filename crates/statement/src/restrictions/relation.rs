@@ -8,7 +8,7 @@ use model::{Column, ColumnKind, CqlType};
 
 use super::clause::{Clause, Contains, InTerms, Looked, RowTerm, Test};
 use crate::StatementError;
-use crate::prepare::names;
+use crate::names;
 use crate::terms::prepare::Context;
 use crate::terms::{Receiver, Term, text};
 

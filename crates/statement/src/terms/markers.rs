@@ -144,7 +144,8 @@ impl Markers {
     /// All specifications, in order.
     ///
     /// # Errors
-    /// [`StatementError::Invalid`] for a marker of two types; [`StatementError::Internal`] if one has no receiver.
+    /// [`StatementError::Invalid`] for a marker of two types; [`StatementError::Internal`] if one has no
+    /// receiver.
     pub fn finish(self) -> Result<Vec<BindSpecification>, StatementError> {
         if let Some(conflict) = self.conflict {
             return Err(StatementError::Invalid(conflict));

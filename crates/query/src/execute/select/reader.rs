@@ -177,7 +177,7 @@ impl Reader<'_> {
         state.iter().try_for_each(|state| rows.take_over(state))?;
         if plan.restrictions.key_range {
             super::fill_in_slices(plan, binding, &mut command.slices).await?;
-            let Some(range) = super::super::range::of(&plan.restrictions, binding)? else { return Ok(()) };
+            let Some(range) = super::range::of(&plan.restrictions, binding)? else { return Ok(()) };
             let mut rest = Some(range);
             if let Some(resume) = resume {
                 let all = command.slices.clone();

@@ -58,7 +58,8 @@ impl UserAggregate {
     /// state.
     ///
     /// # Errors
-    /// [`StatementError::FunctionFailure`]; [`StatementError::Internal`] if the aggregate has no REDUCEFUNC; errors
+    /// [`StatementError::FunctionFailure`]; [`StatementError::Internal`] if the aggregate has no REDUCEFUNC;
+    /// errors
     /// of [`Calls::call`].
     pub fn reduce(
         &self,

@@ -152,7 +152,8 @@ impl Calls {
     /// Calls a function. The result is null if an argument is null and the function does not take nulls.
     ///
     /// # Errors
-    /// [`StatementError::FunctionFailure`] if the program failed or reached a limit; a placeholder error if the
+    /// [`StatementError::FunctionFailure`] if the program failed or reached a limit; a placeholder error if
+    /// the
     /// call is paused.
     pub fn call(
         &self,

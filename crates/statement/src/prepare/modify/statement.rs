@@ -6,10 +6,10 @@ use cql::ast::{self, AssignmentOperation, Relation, RelationTarget};
 use model::{ColumnKind, Table};
 
 use super::super::condition::Conditions;
-use super::super::names;
 use super::super::operation::{Operation, assign, deletion, set};
 use super::{Parts, applies_only_to_statics, deletes_rows};
 use crate::StatementError;
+use crate::names;
 use crate::restrictions::{self, StatementKind};
 use crate::terms::prepare::Context;
 

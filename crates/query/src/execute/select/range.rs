@@ -11,7 +11,7 @@ use crate::QueryError;
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for a null token.
-pub(super) fn of(
+pub(in crate::execute) fn of(
     restrictions: &Restrictions,
     binding: &Binding<'_>,
 ) -> Result<Option<PartitionRange>, QueryError> {

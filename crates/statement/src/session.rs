@@ -3,8 +3,8 @@
 use cql::ast::Statement;
 use model::Schema;
 
-use super::plan::{PlanContext, Planned, plan};
 use crate::StatementError;
+use crate::ddl::plan::{PlanContext, Planned, plan};
 use crate::guardrails::Guardrails;
 
 /// A schema that statements are applied to, one after the other.
