@@ -12,7 +12,7 @@ begin with a way to send them:
     @query 0x00000001, null, unset | STATEMENT;  QUERY with these values
     @named k = 0x00000001, v = null | STATEMENT; QUERY with these values, by name
 
-A FILE that ends with `.txt` is one of `crates/query/testdata/ddl_*.txt`: `= ` sets up, `> ` is a statement without a keyspace,
+A FILE that ends with `.txt` is one of `crates/statement/testdata/ddl_*.txt`: `= ` sets up, `> ` is a statement without a keyspace,
 `< ` its answer: `OK`, with warnings, or code and text, for 2400 the name of what is there. What such a statement makes
 under the name `x` is dropped again.
 

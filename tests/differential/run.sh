@@ -30,7 +30,7 @@ passed=0 failed=0
 # What is recorded, with both: not what Cassandra has not, nor what takes another configuration.
 data=$repo/crates/query/testdata
 scripts=()
-for script in "$data"/dml/*.cql "$data"/ddl_{mistakes,random}.txt; do
+for script in "$data"/dml/*.cql "$repo"/crates/statement/testdata/ddl_{mistakes,random}.txt; do
   [[ $script == */select_extensions.cql || $script == */compact_dropped.cql ]] || scripts+=("$script")
 done
 if python3 "$here/recorded.py" "${scripts[@]}" --server "$node_host:$node_port" --other "$reference_host:$node_port" \

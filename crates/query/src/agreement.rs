@@ -19,10 +19,12 @@ use cql::SyntaxError;
 use cql::ast::Statement;
 use model::schema::{Schema, SchemaChange};
 use reactor::{Group, mesh};
+use statement::ddl::plan::{PlanContext, plan};
+use statement::results;
+use statement::schema_events::{Change, SchemaEvent, Target};
 
-use crate::ddl::plan::{PlanContext, plan};
 use crate::engine::Engine;
-use crate::schema_events::{Change, SchemaEvent, Target};
+use crate::{ClientState, Response};
 use crate::{QueryError, system};
 
 /// Called on a shard after it applied a change.
@@ -48,6 +50,32 @@ pub(crate) struct Agreed {
     pub(crate) outcome: Result<Option<SchemaEvent>, QueryError>,
     /// Warnings for the client, also if the statement was refused.
     pub(crate) warnings: Vec<String>,
+}
+
+/// Executes a statement that changes the schema and appends SCHEMA_CHANGE, or VOID if nothing had to change.
+///
+/// `keyspace` is the keyspace of unqualified names, as of the time when the statement was prepared.
+///
+/// # Errors
+/// The statement's error, in Cassandra's words; [`QueryError::Internal`] if the change could not be made
+/// durable.
+pub async fn execute(
+    client: &ClientState,
+    statement: &Statement,
+    keyspace: Option<&str>,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    if let Some(engine) = Engine::here() {
+        statement::ddl::roles::refuse(statement, keyspace, &[&engine.config().data_center])?;
+    }
+    let keyspace = keyspace.map(str::to_owned);
+    let agreed = agree(ChangeRequest { statement: statement.clone(), keyspace }).await;
+    out.warnings.extend(agreed.warnings);
+    match agreed.outcome? {
+        Some(event) => event.append_result(&mut out.body, client.version),
+        None => results::append_void(&mut out.body),
+    }
+    Ok(())
 }
 
 /// Why a statement failed, in a form that can be sent between shards.
@@ -155,7 +183,8 @@ async fn change(
             guardrails: &engine.config().guardrails,
         },
         warnings,
-    )?;
+    )
+    .map_err(QueryError::from)?;
     let Some(change) = planned.change else {
         return Ok((None, turn.index()));
     };

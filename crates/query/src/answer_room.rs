@@ -16,7 +16,11 @@ use std::rc::Rc;
 use memory::Charge;
 
 use crate::QueryError;
-use crate::execute::rows::{PAGE_BYTES_MAX, UNPAGED_BYTES_MAX};
+
+/// Bytes of rows after which a page ends, whatever its size in rows.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of rows in one answer without pages; a shard's room may allow less.
+pub const UNPAGED_BYTES_MAX: usize = 128 << 20;
 
 /// Bytes of an answer that nothing is asked for.
 pub const SMALL_BYTES: usize = 16 << 10;

@@ -1,27 +1,9 @@
-//! Counters of a computation in slices: memory and work, without those of others that run in between; and
-//! steps.
+//! Counters of a computation in slices: memory and work, without those of others that run in between.
 
 use std::cell::Cell;
 
 use reactor::Away;
-
-use crate::ambient::{Ambient, Work};
-
-/// Gives way at every few steps: for steps so short that a look at the clock would take longer.
-#[derive(Debug, Default)]
-pub(crate) struct ShortSteps(Cell<u32>);
-
-impl ShortSteps {
-    /// Another step begins.
-    #[inline]
-    pub(crate) fn step(&self) {
-        const AT_ONCE: u32 = 32;
-        self.0.set(self.0.get().wrapping_add(1));
-        if self.0.get().is_multiple_of(AT_ONCE) {
-            reactor::give_way();
-        }
-    }
-}
+use statement::ambient::{Ambient, Work};
 
 /// The counters of one computation.
 #[derive(Debug)]

@@ -20,6 +20,10 @@ use std::rc::Rc;
 use model::Table;
 use reactor::Semaphore;
 use replication::Replicator;
+use statement::ambient::Ambient;
+use statement::prepare::{self};
+use statement::results::{MetadataId, MetadataMode, PreparedBody};
+use statement::terms::Binding;
 use storage::{ReadCommand, RowConsumer, Storage};
 use wire::request::QueryParameters;
 use wire::values::ValueRef;
@@ -27,17 +31,14 @@ use wire::version::ProtocolVersion;
 
 pub(crate) use self::values::bind_values;
 use self::values::{bind_values_into, ordered, with_ordered};
-use crate::ambient::Ambient;
 use crate::answer_room::AnswerRoom;
 use crate::execute::disk_guard::DiskUsage;
 use crate::execute::{self, Request};
 use crate::load::Loads;
-use crate::prepare::{self, Prepared};
+use crate::prepared::Prepared;
 use crate::prepared_cache::PreparedCache;
-use crate::results::{MetadataId, MetadataMode, PreparedBody};
 use crate::running::Running;
 use crate::system::ClientRow;
-use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
 pub use at_once::{AtOnce, Left, OneRow};
@@ -116,7 +117,7 @@ impl Engine {
         virtual_tables: Rc<dyn VirtualTables>,
     ) -> Self {
         config.user_function_times.set();
-        crate::functions::user::calls::set_memory(config.answers_bytes_max / SANDBOXES_PART);
+        statement::functions::user::calls::set_memory(config.answers_bytes_max / SANDBOXES_PART);
         let engine = Self(Rc::new(EngineInner {
             prepared: PreparedCache::new(config.prepared_bytes_max),
             answers: Rc::new(AnswerRoom::new(config.answers_bytes_max)),
@@ -300,7 +301,7 @@ impl Engine {
             None => {
                 let prepared = self.prepare_in_slices(keyspace, text).await?;
                 if let prepare::Plan::Schema(statement, _) = &prepared.plan {
-                    crate::ddl::roles::validate(statement, &[&self.0.config.data_center])?;
+                    statement::ddl::roles::validate(statement, &[&self.0.config.data_center])?;
                 }
                 let statement = self.keep_prepared(keyspace, text, prepared);
                 self.prepare_elsewhere(keyspace, text).await;

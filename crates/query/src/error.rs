@@ -5,6 +5,7 @@
 use cluster::ClusterError;
 use cluster::group0::Group0Error;
 use model::TableId;
+use statement::StatementError;
 use storage::StorageError;
 use wire::consistency::Consistency;
 use wire::error::WriteType;
@@ -211,6 +212,25 @@ impl From<ClusterError> for QueryError {
             | ClusterError::Refused(_)
             | ClusterError::Leader { .. }
             | ClusterError::Shard { .. } => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<StatementError> for QueryError {
+    fn from(error: StatementError) -> Self {
+        match error {
+            StatementError::Syntax(error) => Self::Syntax(error),
+            StatementError::Invalid(message) => Self::Invalid(message),
+            StatementError::Guardrail(message) => Self::Guardrail(message),
+            StatementError::Config(message) => Self::Config(message),
+            StatementError::Unauthorized(message) => Self::Unauthorized(message),
+            StatementError::AlreadyExists { keyspace, table, message } => {
+                Self::AlreadyExists { keyspace, table, message }
+            }
+            StatementError::FunctionFailure { keyspace, function, arguments, message } => {
+                Self::FunctionFailure { keyspace, function, arguments, message }
+            }
+            StatementError::Internal(message) => Self::Internal(message),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use model::clustering::{Clustering, Position};
 use model::vint::{append_unsigned, read_unsigned};
+use statement::sized::{read_sized, sized};
 
 use crate::QueryError;
 
@@ -115,20 +116,6 @@ impl<'a> PagingState<'a> {
 /// The error for a broken paging state.
 pub fn invalid() -> QueryError {
     QueryError::Protocol("Invalid value for the paging state".to_owned())
-}
-
-/// Appends bytes preceded by their length.
-pub(crate) fn sized(out: &mut Vec<u8>, bytes: &[u8]) {
-    append_unsigned(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-/// Reads bytes in the form of [`sized`]; `None` if they are invalid.
-pub(crate) fn read_sized<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let length = usize::try_from(read_unsigned(rest)?).ok()?;
-    let (bytes, after) = rest.split_at_checked(length)?;
-    *rest = after;
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 //! getsstables` reads keys by.
 
 use model::{CqlType, Table, partition_key};
+use statement::restrictions::keys;
+use statement::terms::literal;
 
 use crate::execute::consistency;
-use crate::restrictions::keys;
-use crate::terms::literal;
 
 /// A stored key as text.
 pub fn print(table: &Table, key: &[u8]) -> String {
@@ -95,10 +95,10 @@ fn components(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ddl::tests::Session;
+    use statement::session::Session;
 
     fn table(key: &str) -> std::rc::Rc<Table> {
-        let mut session = Session::new();
+        let mut session = Session::default();
         session
             .run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
             .unwrap();

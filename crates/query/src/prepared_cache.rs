@@ -10,7 +10,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use model::token::murmur3_hash128;
 
-use crate::prepare::Prepared;
+use crate::prepared::Prepared;
 
 /// Identity of a prepared statement.
 pub type StatementId = [u8; 16];
@@ -173,13 +173,13 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prepare::Plan;
+    use statement::prepare::Plan;
 
     #[test]
     fn statements_count_with_what_their_plans_hold() {
         let cache = PreparedCache::new(10 * ENTRY_BYTES);
         for text in ["s1", "s2", "s3"] {
-            let mut prepared = Prepared::for_tests(Plan::Use(text.to_owned()));
+            let mut prepared = Prepared::from(statement::prepare::Prepared::of(Plan::Use(text.to_owned())));
             prepared.held_bytes = 6 * ENTRY_BYTES;
             cache.insert(statement_id(None, text), None, text, prepared);
             assert_eq!(cache.len(), 1, "two do not fit");
@@ -190,7 +190,12 @@ mod tests {
 
     fn put(cache: &PreparedCache, text: &str) -> StatementId {
         let id = statement_id(None, text);
-        cache.insert(id, None, text, Prepared::for_tests(Plan::Use(text.to_owned())));
+        cache.insert(
+            id,
+            None,
+            text,
+            Prepared::from(statement::prepare::Prepared::of(Plan::Use(text.to_owned()))),
+        );
         id
     }
 

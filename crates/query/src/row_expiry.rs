@@ -1,5 +1,5 @@
 //! Removes rows whose TTL column says that they have expired, some time after (see
-//! [`crate::ddl::row_expiry`]).
+//! [`statement::ddl::row_expiry`]).
 //!
 //! From time to time every shard scans its own tablets of the tables with such a column, in the background
 //! group and page by page. A row is checked again when it is deleted, in one step with the deletion: a
@@ -11,6 +11,8 @@ use std::time::Duration;
 use model::{Column, Table};
 use reactor::metrics::Counter;
 use reactor::{Group, metrics};
+use statement::ddl::plan::quote;
+use statement::ddl::row_expiry::{column, unit_ms};
 use wire::client::{ResponseBody, Rows, decode};
 use wire::consistency::Consistency;
 use wire::extensions::Extensions;
@@ -21,8 +23,6 @@ use wire::values::Values;
 use wire::version::ProtocolVersion;
 use wire::writer::{append_bytes, append_short_length};
 
-use crate::ddl::plan::quote;
-use crate::ddl::row_expiry::{column, unit_ms};
 use crate::{ClientState, Engine, QueryError, Response};
 
 /// Rows of one page.

@@ -11,6 +11,7 @@ use std::fmt::Write;
 use model::timeuuid;
 use model::validate::validate;
 use reactor::Instant;
+use statement::terms::constant::literal_text;
 use storage::ToldRead;
 use uuid::Uuid;
 use wire::consistency::Consistency;
@@ -18,7 +19,6 @@ use wire::request::QueryParameters;
 use wire::values::{ValueRef, Values};
 
 use crate::engine::bind_values;
-use crate::terms::constant::literal_text;
 use crate::{ClientState, Engine, QueryError, Response};
 
 /// How long a trace is kept.

@@ -1,6 +1,6 @@
 //! Literals of CQL and JSON: the first byte chooses the column of an INSERT, the rest is the literal.
 
-use query::fuzzing::Statements;
+use statement::fuzzing::Statements;
 
 thread_local! {
     static STATEMENTS: Statements = Statements::default();

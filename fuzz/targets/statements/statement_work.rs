@@ -7,7 +7,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use query::fuzzing::Statements;
+use statement::fuzzing::Statements;
 
 /// Bytes that any statement may allocate: the largest text of JSON, which grows by doubling, and what one row's
 /// work over long numbers takes.

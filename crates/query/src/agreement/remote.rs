@@ -11,7 +11,7 @@ use reactor::Deadline;
 use super::{ChangeRequest, Failure, Refusal};
 use crate::QueryError;
 use crate::engine::Engine;
-use crate::schema_events::{Change, SchemaEvent, Target};
+use statement::schema_events::{Change, SchemaEvent, Target};
 
 /// How long a statement may take on its way to the leader and back.
 const WITHIN: std::time::Duration = std::time::Duration::from_secs(20);

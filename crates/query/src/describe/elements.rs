@@ -6,12 +6,11 @@ use std::rc::Rc;
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
 use model::schema::{AggregateDefinition, FunctionDefinition, Keyspace, TypeDefinition};
 use model::{CqlType, Schema, Table};
+use statement::ddl::is_system;
+use statement::ddl::plan::quote;
 
 use super::text;
 use crate::QueryError;
-use crate::ddl::is_system;
-use crate::ddl::mistake::invalid;
-use crate::ddl::plan::quote;
 use crate::system::Catalog;
 
 /// One schema element.
@@ -163,7 +162,9 @@ impl<'a> View<'a> {
         let keyspace = self.keyspace(keyspace)?;
         match keyspace.tables.get(element) {
             Some(table) => Ok(vec![Element::Table(table)]),
-            None => Err(invalid(format!("'{element}' not found in keyspace '{}'", keyspace.name))),
+            None => {
+                Err(QueryError::invalid(format!("'{element}' not found in keyspace '{}'", keyspace.name)))
+            }
         }
     }
 
@@ -193,13 +194,14 @@ impl<'a> View<'a> {
     }
 
     fn keyspace(self, name: &str) -> Result<&'a Keyspace, QueryError> {
-        self.find_keyspace(name).ok_or_else(|| invalid(format!("'{name}' not found in keyspaces")))
+        self.find_keyspace(name)
+            .ok_or_else(|| QueryError::invalid(format!("'{name}' not found in keyspaces")))
     }
 
     fn current_keyspace(self) -> Result<&'a Keyspace, QueryError> {
         match self.current {
             Some(current) => self.keyspace(current),
-            None => Err(invalid("No keyspace specified and no current keyspace")),
+            None => Err(QueryError::invalid("No keyspace specified and no current keyspace")),
         }
     }
 
@@ -214,12 +216,12 @@ impl<'a> View<'a> {
 fn table<'a>(keyspace: &'a Keyspace, name: &str) -> Result<Vec<Element<'a>>, QueryError> {
     match keyspace.tables.get(name) {
         Some(table) => Ok(vec![Element::Table(table)]),
-        None => Err(invalid(format!("Table '{name}' not found in keyspace '{}'", keyspace.name))),
+        None => Err(QueryError::invalid(format!("Table '{name}' not found in keyspace '{}'", keyspace.name))),
     }
 }
 
 fn absent(what: &str, name: &QualifiedName, keyspace: &Keyspace) -> QueryError {
-    invalid(format!("{what} '{}' not found in '{}'", name.name.name, keyspace.name))
+    QueryError::invalid(format!("{what} '{}' not found in '{}'", name.name.name, keyspace.name))
 }
 
 /// A keyspace and everything in it, in an order that can be executed: types before their users, functions,

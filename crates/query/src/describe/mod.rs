@@ -9,12 +9,13 @@ mod text;
 
 use cql::ast::{Describe, DescribeTarget};
 use model::collection::CollectionBuilder;
+use statement::ddl::is_system;
+use statement::system::Catalog;
 
 use wire::request::QueryParameters;
 
-use crate::ddl::is_system;
 use crate::engine::Engine;
-use crate::system::{Catalog, NodeFacts, ring_tokens};
+use crate::system::{NodeFacts, catalog_here, ring_tokens};
 use crate::{ClientState, QueryError, Response};
 use elements::View;
 
@@ -31,7 +32,7 @@ pub fn execute(
     parameters: &QueryParameters<'_>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let catalog = Catalog::here()?;
+    let catalog = catalog_here()?;
     let schema = engine.storage().schema();
     let node = NodeFacts::of(engine.config(), 0);
     let keyspace = parameters.keyspace.or(client.keyspace.as_deref());

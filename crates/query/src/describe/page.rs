@@ -2,7 +2,6 @@
 
 use super::{Description, RANGE_OWNERSHIP};
 use crate::QueryError;
-use crate::ddl::mistake::invalid;
 
 const KIND_ROWS: i32 = 0x0002;
 const GLOBAL_TABLES_SPEC: i32 = 0x0001;
@@ -67,18 +66,19 @@ fn write_state(schema_version: [u8; 16], given: usize) -> Vec<u8> {
 }
 
 fn read_state(state: &[u8], schema_version: [u8; 16]) -> Result<usize, QueryError> {
-    let state: &[u8; STATE_BYTES] = state.try_into().map_err(|_| invalid("Invalid paging state."))?;
+    let state: &[u8; STATE_BYTES] =
+        state.try_into().map_err(|_| QueryError::invalid("Invalid paging state."))?;
     if state[0] != STATE_VERSION {
-        return Err(invalid("Incompatible paging state"));
+        return Err(QueryError::invalid("Incompatible paging state"));
     }
     if state[1..17] != schema_version {
-        return Err(invalid(
+        return Err(QueryError::invalid(
             "The schema has changed since the previous page of the DESCRIBE statement result. Please retry the \
              DESCRIBE statement.",
         ));
     }
     let given = u64::from_be_bytes(state[17..].try_into().expect("25 bytes less 17 are 8"));
-    usize::try_from(given).map_err(|_| invalid("Invalid paging state."))
+    usize::try_from(given).map_err(|_| QueryError::invalid("Invalid paging state."))
 }
 
 fn append_int(out: &mut Vec<u8>, value: i32) {

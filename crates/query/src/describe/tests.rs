@@ -6,10 +6,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use cql::ast::Statement;
+use statement::session::Session;
 
 use super::{Description, append_rows, describe};
 use crate::QueryError;
-use crate::ddl::tests::{Session, answer};
 use crate::system::{Catalog, NodeFacts};
 
 const DESCRIPTIONS: &str = include_str!("../../testdata/describe.txt");
@@ -49,7 +49,7 @@ fn tables_of_compact_storage_are_described_as_cassandras() {
 /// Runs the statements of a file and returns how many descriptions were compared.
 fn compare(descriptions: &str) -> usize {
     let catalog = Catalog::new().unwrap();
-    let mut session = Session::new();
+    let mut session = Session::default();
     let mut wrong = Vec::new();
     let mut found: Vec<String> = Vec::new();
     let mut statement = "";
@@ -74,7 +74,8 @@ fn compare(descriptions: &str) -> usize {
                 statement = rest;
                 seen += 1;
                 found = match run(&session, &catalog, statement) {
-                    Err(error) => vec![format!("! {}", answer(&error))],
+                    Err(QueryError::Invalid(text)) => vec![format!("! 2200 {text}")],
+                    Err(error) => panic!("{statement}: {error:?}"),
                     Ok(description) => description.rows.iter().map(|row| shown(row)).collect(),
                 };
             }
@@ -106,7 +107,7 @@ fn shown(row: &[Vec<u8>]) -> String {
 #[test]
 fn a_cluster_shows_who_owns_which_range_of_a_users_keyspace() {
     let catalog = Catalog::new().unwrap();
-    let mut session = Session::new();
+    let mut session = Session::default();
     session.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy'}").unwrap();
     session.keyspace = Some("ks".into());
     let description = run(&session, &catalog, "DESCRIBE CLUSTER").unwrap();
@@ -120,7 +121,7 @@ fn a_cluster_shows_who_owns_which_range_of_a_users_keyspace() {
 #[test]
 fn pages_follow_each_other_and_end_when_the_schema_changes() {
     let catalog = Catalog::new().unwrap();
-    let mut session = Session::new();
+    let mut session = Session::default();
     let description = run(&session, &catalog, "DESCRIBE KEYSPACES").unwrap();
     let total = description.rows.len();
     let version = session.schema.version();
@@ -154,7 +155,7 @@ fn pages_follow_each_other_and_end_when_the_schema_changes() {
 #[test]
 fn definitions_of_system_tables_are_cassandras() {
     let catalog = Catalog::new().unwrap();
-    let session = Session::new();
+    let session = Session::default();
     for (keyspace, text) in [
         ("system", include_str!("../../testdata/describe_system.txt")),
         ("system_schema", include_str!("../../testdata/describe_system_schema.txt")),

@@ -9,13 +9,13 @@ use model::schema::{
     AggregateDefinition, CompactShape, DroppedColumn, FunctionDefinition, Keyspace, TypeDefinition,
 };
 use model::{Column, ColumnKind, CqlType, Table};
+use statement::ddl::options::{caching_map, extension};
+use statement::ddl::plan::{qualified, quote, table_text};
+use statement::ddl::row_expiry;
+use statement::functions::number_text;
+use statement::terms::constant;
 
-use crate::ddl::options::{caching_map, extension};
-use crate::ddl::plan::{qualified, quote, table_text};
-use crate::ddl::row_expiry;
-use crate::functions::number_text;
 use crate::system::is_virtual;
-use crate::terms::constant;
 
 const LOCATOR: &str = "org.apache.cassandra.locator.";
 

@@ -9,6 +9,10 @@
 use std::rc::Rc;
 
 use replication::read::Unread;
+use statement::prepare::Plan;
+use statement::prepare::select::SelectPlan;
+use statement::results::{self, MetadataMode};
+use statement::terms::Binding;
 use wire::request::QueryParameters;
 use wire::values::ValueRef;
 
@@ -18,11 +22,8 @@ use crate::execute::one_row::{self, Attempt, When, Writing};
 use crate::execute::point::Point;
 use crate::execute::{self, Request};
 use crate::load::Timed;
-use crate::prepare::select::SelectPlan;
-use crate::prepare::{Plan, Prepared};
+use crate::prepared::Prepared;
 use crate::prepared_cache::CachedStatement;
-use crate::results::{self, MetadataMode};
-use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
 /// A prepared statement about one row, as they usually are: [`Engine::begin_read`] or [`Engine::begin_write`]

@@ -2,15 +2,16 @@
 
 use std::rc::Rc;
 
+use statement::functions::user::calls::Calls;
+use statement::prepare::{self};
+use statement::terms::Binding;
 use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParameters};
 
 use super::Engine;
 use super::values::{Ordered, bind_values, ordered, with_ordered};
 use crate::execute::{self, Part, Request};
-use crate::functions::user::calls::Calls;
-use crate::prepare::{self, Prepared};
+use crate::prepared::Prepared;
 use crate::prepared_cache::CachedStatement;
-use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
 impl Engine {
@@ -80,7 +81,7 @@ impl Engine {
             .iter()
             .zip(&called)
             .filter_map(|((prepared, values), calls)| {
-                let Prepared { markers, .. } = prepared.get();
+                let markers = &prepared.get().markers;
                 let binding = Binding { values, markers, calls: calls.as_ref(), ..binding };
                 prepared.get().modification().map(|plan| Part { plan, binding })
             })

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::functions::user::CallTimes;
-use crate::guardrails::Guardrails;
-use crate::terms::MarkerOptions;
+use statement::functions::user::CallTimes;
+use statement::guardrails::Guardrails;
+use statement::terms::MarkerOptions;
 
 /// Settings of the query engine; the same on every shard of a node.
 #[derive(Debug, Clone)]

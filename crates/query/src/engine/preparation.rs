@@ -6,13 +6,15 @@ use std::rc::Rc;
 use cql::ast::{ParsedStatement, QualifiedName, Statement};
 use model::{Schema, Table, TableId};
 use reactor::{Group, give_way, in_slices, mesh};
+use statement::StatementError;
+use statement::prepare::{self, Names, Plan};
+use statement::restrictions::{ALLOW_FILTERING_FORBIDDEN, ALLOW_FILTERING_NEEDED};
+use statement::terms::MarkerOptions;
 
 use super::{Engine, LONG_TEXT_BYTES};
 use crate::counts::Counts;
-use crate::prepare::{self, Names, Plan, Prepared};
+use crate::prepared::Prepared;
 use crate::prepared_cache::{CachedStatement, statement_id};
-use crate::restrictions::{ALLOW_FILTERING_FORBIDDEN, ALLOW_FILTERING_NEEDED};
-use crate::terms::MarkerOptions;
 use crate::{ClientState, QueryError};
 
 impl Engine {
@@ -31,12 +33,12 @@ impl Engine {
     /// # Errors
     /// [`QueryError::Invalid`] in Cassandra's words if there is none, or no keyspace is given.
     pub fn resolve_table(&self, client: &ClientState, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
-        self.find_table(client.keyspace.as_deref(), name)
+        Ok(self.find_table(client.keyspace.as_deref(), name)?)
     }
 
-    fn find_table(&self, keyspace: Option<&str>, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+    fn find_table(&self, keyspace: Option<&str>, name: &QualifiedName) -> Result<Rc<Table>, StatementError> {
         let keyspace = name.keyspace.as_ref().map(|keyspace| keyspace.as_str()).or(keyspace).ok_or_else(|| {
-            QueryError::invalid("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
+            StatementError::invalid("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
         })?;
         let schema = self.0.storage.schema();
         if let Some(table) = schema.table(keyspace, name.name.as_str()) {
@@ -45,7 +47,7 @@ impl Engine {
         if let Some(table) = self.0.virtual_tables.table(keyspace, name.name.as_str()) {
             return Ok(table);
         }
-        Err(QueryError::Invalid(if self.has_keyspace(keyspace) {
+        Err(StatementError::Invalid(if self.has_keyspace(keyspace) {
             format!("table {} does not exist", name.name.name)
         } else {
             format!("keyspace {keyspace} does not exist")
@@ -95,8 +97,8 @@ impl Engine {
             self.0.config.guardrails.allow_filtering || reads_system(&parsed.statement, keyspace);
         let prepared = prepare::prepare(parsed, &lookup, &self.0.ambient);
         let mut prepared = prepared.map_err(|error| match error {
-            QueryError::Invalid(text) if !may_filter && text == ALLOW_FILTERING_NEEDED => {
-                QueryError::invalid(ALLOW_FILTERING_FORBIDDEN)
+            StatementError::Invalid(text) if !may_filter && text == ALLOW_FILTERING_NEEDED => {
+                StatementError::invalid(ALLOW_FILTERING_FORBIDDEN)
             }
             error => error,
         })?;
@@ -108,7 +110,7 @@ impl Engine {
         }
         // Preparing has freed or kept the parsed statement.
         prepared.held_bytes = usize::try_from(counts.held_bytes() - held).unwrap_or(0);
-        Ok(prepared)
+        Ok(prepared.into())
     }
 
     fn parse(&self, text: &str) -> Result<ParsedStatement, QueryError> {
@@ -205,7 +207,7 @@ impl Names for Lookup<'_> {
         self.schema
     }
 
-    fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+    fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, StatementError> {
         if name.keyspace.is_none() {
             self.leant_on_keyspace.set(true);
         }
@@ -221,6 +223,10 @@ impl Names for Lookup<'_> {
         self.engine.0.config.markers
     }
 
+    fn fragments_table(&self, table: &Table) -> Table {
+        storage::fragments_table(table)
+    }
+
     fn is_stored(&self, table: &Table) -> bool {
         self.schema.table_by_id(table.id()).is_some()
     }
@@ -232,5 +238,5 @@ fn reads_system(statement: &Statement, session: Option<&str>) -> bool {
     let Statement::Select(select) = statement else { return false };
     let Some(table) = select.source.table() else { return true };
     let keyspace = table.keyspace.as_ref().map(|keyspace| keyspace.as_str());
-    keyspace.or(session).is_some_and(crate::ddl::is_system)
+    keyspace.or(session).is_some_and(statement::ddl::is_system)
 }

@@ -1,11 +1,11 @@
 //! The values of a request, in the order of a statement's markers.
 
 use smallvec::SmallVec;
+use statement::terms::order;
 use wire::values::{ValueRef, Values};
 
 use crate::QueryError;
-use crate::prepare::Prepared;
-use crate::terms::order;
+use crate::prepared::Prepared;
 
 /// Values of a request, by marker.
 pub type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;

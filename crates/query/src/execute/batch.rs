@@ -10,6 +10,14 @@ use hashbrown::HashMap;
 use model::token::murmur3_token;
 use model::{Table, TableId};
 use replication::{BatchWrite, Consistency};
+use statement::guardrails::Guardrails;
+use statement::names;
+use statement::prepare::batch::BatchPlan;
+use statement::prepare::json::Values;
+use statement::prepare::modify::{ModifyPlan, Route};
+use statement::restrictions::keys;
+use statement::results;
+use statement::terms::Binding;
 use wire::error::WriteType;
 use wire::request::BatchKind;
 use wire::values::ValueRef;
@@ -18,17 +26,11 @@ use super::disk_guard::DiskUsage;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::updates::{self, Moment, Updates};
+use super::write_guard;
 use super::{Part, Request, conditional, consistency, counter, json, modify};
 use crate::engine::Engine;
-use crate::guardrails::Guardrails;
 use crate::load::Timed;
-use crate::prepare::batch::BatchPlan;
-use crate::prepare::json::Values;
-use crate::prepare::modify::{ModifyPlan, Route};
-use crate::prepare::names;
-use crate::restrictions::keys;
-use crate::terms::Binding;
-use crate::{QueryError, Response, results};
+use crate::{QueryError, Response};
 
 /// Most bytes that the statements of any batch may write, including batches on one partition.
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
@@ -80,8 +82,8 @@ pub async fn parts(
     };
     let guards = engine.config().guardrails.writes.as_deref();
     if let Some(guards) = guards {
-        guards.request(request, &mut out.warnings)?;
-        parts.iter().try_for_each(|part| guards.statement(part))?;
+        write_guard::request(guards, request, &mut out.warnings)?;
+        parts.iter().try_for_each(|part| write_guard::statement(guards, part))?;
         if guards.disk_percent.is_on() {
             DiskUsage::check(engine, guards, &mut out.warnings).await?;
         }
@@ -107,7 +109,7 @@ pub async fn parts(
         gathered
             .updates
             .iter()
-            .try_for_each(|update| guards.update(update, plans.clone(), &mut out.warnings))?;
+            .try_for_each(|update| write_guard::update(guards, update, plans.clone(), &mut out.warnings))?;
     }
     if kind == BatchKind::Logged {
         warn_of_no_grace(parts, &mut out.warnings);
@@ -139,7 +141,7 @@ fn keys_first(parts: &[Part<'_>], error: QueryError) -> QueryError {
         keys.and_then(|keys| keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))).err()
     };
     // The columns of a JSON text have values only after it was read.
-    parts.iter().filter(|part| part.plan.json.is_none()).find_map(keys).unwrap_or(error)
+    parts.iter().filter(|part| part.plan.json.is_none()).find_map(keys).map_or(error, Into::into)
 }
 
 /// The columns' values of each INSERT JSON.

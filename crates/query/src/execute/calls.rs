@@ -7,15 +7,16 @@
 use std::time::Duration;
 
 use reactor::Deadline;
+use statement::functions::user::calls::Calls;
+use statement::prepare::Plan;
+use statement::results::MetadataMode;
+use statement::terms::Binding;
 
 use wire::error::WriteType;
 
 use super::{Request, consistency, statement as execute, updates};
 use crate::engine::{Engine, Left};
-use crate::functions::user::calls::Calls;
-use crate::prepare::{Plan, Prepared};
-use crate::results::MetadataMode;
-use crate::terms::Binding;
+use crate::prepared::Prepared;
 use crate::{QueryError, Response};
 
 /// Executes a statement that calls user-defined functions.
@@ -63,8 +64,9 @@ pub(crate) async fn run(
     let own: Option<Duration> = updates::timeout(own.as_ref(), &binding)?;
     let deadline = Deadline::after(own.unwrap_or(default));
     for call in &prepared.calls {
-        let value =
-            calls.through(deadline, || late(engine, request, prepared), || call.compute(&binding)).await?;
+        let value = calls
+            .through(deadline, || late(engine, request, prepared), || Ok(call.compute(&binding)?))
+            .await?;
         calls.push_term(value);
     }
     Ok(calls)

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use model::CqlType;
 use model::collection::{Elements, Entries, append_element};
 use model::compare::compare;
+use statement::prepare::selector::Slice;
+use statement::terms::{Binding, Bound, Term, append_vector_component, assemble_collection};
 
 use crate::QueryError;
-use crate::prepare::selector::Slice;
-use crate::terms::{Binding, Bound, Term, append_vector_component, assemble_collection};
 
 /// The value of a map at a key, or the element of a set that equals it.
 pub(super) fn element<'c>(ty: &CqlType, collection: &'c [u8], key: &[u8]) -> Option<&'c [u8]> {

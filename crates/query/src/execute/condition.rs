@@ -10,15 +10,15 @@ use cql::ast::ComparisonOperator;
 use model::collection::{Components, Elements, Entries};
 use model::compare::compare;
 use model::{CqlType, RowView};
+use statement::prepare::condition::{Condition, Operator, Part, Values};
+use statement::restrictions::clause::in_values;
+use statement::restrictions::like;
+use statement::terms::{Binding, Bound};
 use wire::values::ValueRef;
 
 use super::cells;
 use super::row_writer::field_path;
 use crate::QueryError;
-use crate::prepare::condition::{Condition, Operator, Part, Values};
-use crate::restrictions::clause::in_values;
-use crate::restrictions::like;
-use crate::terms::{Binding, Bound};
 
 /// A condition with its values.
 #[derive(Debug)]

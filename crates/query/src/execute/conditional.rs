@@ -15,6 +15,13 @@ use reactor::Deadline;
 use replication::lwt::Current;
 use replication::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
 use smallvec::SmallVec;
+use statement::guardrails::WriteGuardrails;
+use statement::prepare::condition::Conditions;
+use statement::prepare::modify::{ModifyPlan, result_metadata};
+use statement::prepare::selection::all_columns;
+use statement::restrictions::clause::Test;
+use statement::restrictions::{keys, slices};
+use statement::results::{MetadataMode, ResultMetadata, RowsBody, append_value};
 use storage::Slices;
 use wire::error::WriteType;
 
@@ -23,15 +30,9 @@ use super::evaluate::RowInput;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::updates::{self, Moment, Updates};
+use super::write_guard;
 use super::{Part, Request, consistency, routing};
 use crate::engine::Engine;
-use crate::guardrails::WriteGuardrails;
-use crate::prepare::condition::Conditions;
-use crate::prepare::modify::{ModifyPlan, result_metadata};
-use crate::prepare::selection::all_columns;
-use crate::restrictions::clause::Test;
-use crate::restrictions::{keys, slices};
-use crate::results::{MetadataMode, ResultMetadata, RowsBody, append_value};
 use crate::{QueryError, Response};
 
 /// Executes one conditional modification and appends its rows.
@@ -443,7 +444,7 @@ impl CasRequest for Cas<'_> {
             updates::add(plan, binding, moment, &prior, scratch_key, rows, &mut One(update))?;
         }
         if let Some(guards) = self.guards {
-            guards.update(update, parts.iter().map(|part| part.plan), &mut self.warnings)?;
+            write_guard::update(guards, update, parts.iter().map(|part| part.plan), &mut self.warnings)?;
         }
         update.encode(mutation);
         Ok(true)

@@ -4,14 +4,14 @@
 use model::mutation::MutationView;
 use model::{Clustering, Column, CqlType, Table};
 use replication::{Consistency, ReplicationError};
+use statement::functions::cast;
+use statement::restrictions::keys;
+use statement::terms::constant::literal_text;
 use wire::consistency::Consistency as Wire;
 use wire::error::WriteType;
 
 use crate::QueryError;
 use crate::engine::Engine;
-use crate::functions::cast;
-use crate::restrictions::keys;
-use crate::terms::constant::literal_text;
 
 fn level(wire: Wire) -> Consistency {
     match wire {

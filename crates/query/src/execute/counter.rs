@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use model::row::CellKind;
 use model::{CellView, RowBuilder, RowView, Table, Token, counter};
+use statement::prepare::modify::ModifyPlan;
+use statement::results;
 use storage::{Dead, Flow, Place, RowConsumer};
 use wire::consistency::Consistency as Wire;
 
@@ -13,8 +15,7 @@ use super::updates;
 use super::{Request, consistency, modify, routing};
 use crate::engine::{Engine, WriteBuffers};
 use crate::load::Timed;
-use crate::prepare::modify::ModifyPlan;
-use crate::{QueryError, Response, results};
+use crate::{QueryError, Response};
 
 /// Executes a modification of a table of counters and appends VOID.
 ///

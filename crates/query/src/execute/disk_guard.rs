@@ -10,10 +10,10 @@
 use std::cell::Cell;
 
 use reactor::{Group, mesh};
+use statement::guardrails::{WriteGuardrails, violated, warning};
 
 use crate::QueryError;
 use crate::engine::Engine;
-use crate::guardrails::{WriteGuardrails, violated, warning};
 
 /// Nanoseconds for which a measure is good (Cassandra's `disk_usage.monitor_interval_ms`).
 const GOOD_FOR_NS: u64 = 30_000_000_000;
@@ -49,7 +49,9 @@ impl DiskUsage {
         }
         let is_beyond = |threshold: Option<u64>| threshold.is_some_and(|most| usage.percent.get() > most);
         if is_beyond(guards.disk_percent.fail) {
-            return Err(violated(NAME, "Write request failed because disk usage exceeds failure threshold"));
+            return Err(
+                violated(NAME, "Write request failed because disk usage exceeds failure threshold").into()
+            );
         }
         if is_beyond(guards.disk_percent.warn) {
             warnings.push(warning(NAME, "Replica disk usage exceeds warning threshold"));

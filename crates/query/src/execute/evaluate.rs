@@ -6,11 +6,11 @@ use model::collection::Components;
 use model::deletion::LocalSeconds;
 use model::{Column, ColumnKind, RowView};
 use smallvec::SmallVec;
+use statement::prepare::selector::Selector;
+use statement::terms::{Binding, Term};
 
 use super::{cells, collections, stamps};
 use crate::QueryError;
-use crate::prepare::selector::Selector;
-use crate::terms::{Binding, Term};
 
 /// One row, with its keys, its static row and the time.
 #[derive(Debug, Clone, Copy)]

@@ -11,11 +11,10 @@ use model::hex;
 use model::row::CellKind;
 use model::{CellView, Column, CqlType, DeletionTime, RowBuilder, RowView, Table, Token, counter};
 use serde_json::{Map, Value, json};
+use statement::functions::cast;
+use statement::terms::constant::literal_text;
+use statement::terms::time;
 use storage::{Dead, Flow, Place, RowConsumer};
-
-use crate::functions::cast;
-use crate::terms::constant::literal_text;
-use crate::terms::time;
 
 /// Hands fragments to a consumer with their raw parts formatted.
 pub(super) struct Readable<'c> {

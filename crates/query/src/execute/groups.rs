@@ -9,16 +9,16 @@ use model::clustering::Clustering;
 use model::compare::compare;
 use model::{RowView, Table};
 use smallvec::SmallVec;
+use statement::functions::Accumulator;
+use statement::prepare::selection::{GroupBy, Groups};
+use statement::prepare::selector::Aggregate;
+use statement::restrictions::keys;
+use statement::terms::Binding;
 
 use super::evaluate::{RowInput, evaluate};
-use super::rows::PAGE_BYTES_MAX;
 use crate::QueryError;
+use crate::answer_room::PAGE_BYTES_MAX;
 use crate::answer_room::too_large;
-use crate::functions::Accumulator;
-use crate::prepare::selection::{GroupBy, Groups};
-use crate::prepare::selector::Aggregate;
-use crate::restrictions::keys;
-use crate::terms::Binding;
 
 /// The group that rows are added to.
 #[derive(Debug)]
@@ -61,9 +61,11 @@ impl Part {
         binding: &Binding<'_>,
     ) -> Result<(), QueryError> {
         match (self, aggregate) {
-            (Self::Native(accumulator), Aggregate::Native { argument: None, .. }) => accumulator.add(None),
+            (Self::Native(accumulator), Aggregate::Native { argument: None, .. }) => {
+                Ok(accumulator.add(None)?)
+            }
             (Self::Native(accumulator), Aggregate::Native { argument: Some(argument), .. }) => {
-                accumulator.add(evaluate(argument, input, &[], binding)?.as_deref())
+                Ok(accumulator.add(evaluate(argument, input, &[], binding)?.as_deref())?)
             }
             (Self::User(state), Aggregate::User { aggregate, arguments }) => {
                 let values = arguments
@@ -91,7 +93,7 @@ impl Part {
     fn result(&self, aggregate: &Aggregate, binding: &Binding<'_>) -> Result<Option<Vec<u8>>, QueryError> {
         match (self, aggregate) {
             (Self::User(state), Aggregate::User { aggregate, .. }) => {
-                aggregate.finish(binding.calls()?, state.as_deref())
+                Ok(aggregate.finish(binding.calls()?, state.as_deref())?)
             }
             (Self::Native(accumulator), _) => Ok(accumulator.result()),
             _ => Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned())),

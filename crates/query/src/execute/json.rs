@@ -2,14 +2,14 @@
 //! statement.
 
 use cql::ast::JsonDefault;
+use statement::prepare::json::{JsonValues, Values};
+use statement::prepare::modify::ModifyPlan;
+use statement::terms::Binding;
 use wire::values::ValueRef;
 
 use super::prior::Prior;
 use super::{Request, conditional, modify};
 use crate::engine::Engine;
-use crate::prepare::json::{JsonValues, Values};
-use crate::prepare::modify::ModifyPlan;
-use crate::terms::Binding;
 use crate::{QueryError, Response};
 
 /// Executes one INSERT JSON and appends VOID, or the rows of a conditional one.
@@ -43,7 +43,7 @@ pub(super) fn read<'a>(json: &'a JsonValues, binding: &Binding<'a>) -> Result<Va
         Some(ValueRef::Bytes(text)) => Some(*text),
         _ => None,
     };
-    json.read(text, binding.ambient.now_ms())
+    Ok(json.read(text, binding.ambient.now_ms())?)
 }
 
 /// The values of the statement's markers and behind them those of the columns.

@@ -7,12 +7,12 @@
 
 use model::row::CellKind;
 use model::{CellView, DeletionTime, Liveness, PlainRow, RowBuilder};
+use statement::prepare::marker_sets::MarkerSet;
+use statement::terms::Binding;
 use wire::values::ValueRef;
 
 use super::row_writer::Stamp;
 use crate::QueryError;
-use crate::prepare::marker_sets::MarkerSet;
-use crate::terms::Binding;
 
 /// The row in which the columns have their markers' values. `None` if a value is null or unset, if the row
 /// expires, or if it is empty; [`append`] writes such rows.
@@ -87,13 +87,13 @@ mod tests {
 
     use model::schema::{TableDefinition, TableId, TableOptions};
     use model::{Column, ColumnId, ColumnKind, CqlType, RowView, Table};
+    use statement::ambient::Ambient;
+    use statement::prepare::marker_sets;
+    use statement::prepare::operation::{Action, Operation};
+    use statement::terms::Term;
 
     use super::*;
-    use crate::ambient::Ambient;
     use crate::execute::row_writer::append_row;
-    use crate::prepare::marker_sets;
-    use crate::prepare::operation::{Action, Operation};
-    use crate::terms::Term;
 
     fn column(id: u16, ty: CqlType) -> Column {
         let (name, kind) = (format!("c{id}"), ColumnKind::Regular);

@@ -35,15 +35,16 @@ pub mod updates;
 mod write_guard;
 
 use model::deletion::LocalSeconds;
+use statement::prepare::Plan;
+use statement::prepare::modify::ModifyPlan;
+use statement::results::{self, MetadataMode};
+use statement::terms::Binding;
 use wire::request::QueryParameters;
 
 use crate::engine::{Engine, Left};
-use crate::prepare::modify::ModifyPlan;
-use crate::prepare::{Plan, Prepared};
-use crate::results::{self, MetadataMode};
-use crate::terms::Binding;
+use crate::prepared::Prepared;
 use crate::{ClientState, QueryError, Response};
-use crate::{ddl, describe};
+use crate::{agreement, describe};
 
 /// One execution of a statement.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +95,7 @@ pub async fn statement(
         }
         Plan::Use(keyspace) => use_keyspace(engine, keyspace, out),
         Plan::Schema(statement, keyspace) => {
-            Box::pin(ddl::execute(request.client, statement, keyspace.as_deref(), out)).await
+            Box::pin(agreement::execute(request.client, statement, keyspace.as_deref(), out)).await
         }
         Plan::Describe(statement) => {
             describe::execute(engine, request.client, statement, request.parameters, out)

@@ -6,18 +6,19 @@ use model::mutation::MutationView;
 use model::token::murmur3_token;
 use reactor::in_slices;
 use replication::Consistency;
+use statement::prepare::modify::{ModifyPlan, Route};
+use statement::results;
 use wire::error::WriteType;
 
 use super::disk_guard::DiskUsage;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::updates::{self, Moment, Updates};
+use super::write_guard;
 use super::{Part, Request, conditional, consistency, counter, json, routing};
 use crate::counts::Counts;
 use crate::engine::{Engine, WriteBuffers};
 use crate::load::Timed;
-use crate::prepare::modify::{ModifyPlan, Route};
-use crate::results;
 use crate::{QueryError, Response};
 
 /// Executes a modification and appends VOID.
@@ -32,10 +33,10 @@ pub async fn execute(
     out: &mut Response,
 ) -> Result<(), QueryError> {
     if let Some(guards) = &engine.config().guardrails.writes {
-        guards.request(request, &mut out.warnings)?;
+        write_guard::request(guards, request, &mut out.warnings)?;
         let part = Part { plan, binding: *request.binding };
-        guards.statement(&part)?;
-        guards.timestamp(&part, moment(engine, request), &mut out.warnings)?;
+        write_guard::statement(guards, &part)?;
+        write_guard::timestamp(guards, &part, moment(engine, request), &mut out.warnings)?;
         if guards.disk_percent.is_on() {
             Box::pin(DiskUsage::check(engine, guards, &mut out.warnings)).await?;
         }
@@ -119,9 +120,9 @@ pub(super) async fn write(
     }
     let used = partitions.used;
     if let Some(guards) = &engine.config().guardrails.writes {
-        updates[..used]
-            .iter()
-            .try_for_each(|update| guards.update(update, std::iter::once(plan), &mut out.warnings))?;
+        updates[..used].iter().try_for_each(|update| {
+            write_guard::update(guards, update, std::iter::once(plan), &mut out.warnings)
+        })?;
     }
     for update in &updates[..used] {
         if update.is_empty() {

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use replication::{Consistency, ReplicationError};
+use statement::prepare::modify::{ModifyPlan, Route};
 use wire::error::WriteType;
 
 use super::modify::moment;
@@ -18,7 +19,6 @@ use super::updates::Plain;
 use super::{Request, consistency, routing, updates};
 use crate::QueryError;
 use crate::engine::{Engine, KeptScratch, Scratch, WriteBuffers};
-use crate::prepare::modify::{ModifyPlan, Route};
 
 /// Whether [`begin`] is for this statement.
 #[inline]

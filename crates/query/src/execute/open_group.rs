@@ -14,11 +14,11 @@
 use model::clustering::Clustering;
 use model::validate::validate;
 use model::{ColumnKind, CqlType, RowView, Table};
+use statement::functions::{append_optional, read_optional};
+use statement::prepare::selector::Aggregate;
+use statement::sized::{read_sized, sized};
 
 use super::groups::{FirstRow, OpenGroup, Part};
-use crate::functions::{append_optional, read_optional};
-use crate::paging::{read_sized, sized};
-use crate::prepare::selector::Aggregate;
 
 /// Bytes that a group may travel with; a page does not end in a larger one.
 const BYTES_MAX: usize = 64 << 10;

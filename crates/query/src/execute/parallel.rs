@@ -10,22 +10,23 @@ use std::time::Duration;
 use model::deletion::LocalSeconds;
 use reactor::{Deadline, Group};
 use replication::{Consistency, ReplicationError};
+use statement::functions::user::calls::Calls;
+use statement::prepare::Plan;
+use statement::prepare::select::SelectPlan;
+use statement::restrictions::slices;
+use statement::terms::Binding;
 use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
 use wire::values::ValueRef;
 
 use super::counter::Totals;
 use super::fetch::{Fetch, Rest};
 use super::groups::Partial;
+use super::guard;
 use super::rows::{PageLimits, RowBuffers, Rows};
 use super::{Request, consistency, fetch as fetches, tombstones};
 use crate::QueryError;
 use crate::answer_room::Grant;
 use crate::engine::Engine;
-use crate::functions::user::calls::Calls;
-use crate::prepare::Plan;
-use crate::prepare::select::SelectPlan;
-use crate::restrictions::{keys, slices};
-use crate::terms::Binding;
 
 /// A value of a request, on its way to another shard.
 #[derive(Debug, Clone)]
@@ -154,15 +155,19 @@ pub(super) async fn aggregate(
     Ok(())
 }
 
-/// One round on this shard.
-async fn fetch(round: Round) -> Answer {
-    let engine = Engine::here().ok_or_else(|| Failure::Failed("the shard is starting".to_owned()))?;
-    let invalid = |error: QueryError| match error {
+/// A refusal in a form that another shard can be sent.
+fn invalid(error: impl Into<QueryError>) -> Failure {
+    match error.into() {
         QueryError::FunctionFailure { keyspace, function, arguments, message } => {
             Failure::Function { keyspace, function, arguments, message }
         }
         other => Failure::Invalid(other.to_string()),
-    };
+    }
+}
+
+/// One round on this shard.
+async fn fetch(round: Round) -> Answer {
+    let engine = Engine::here().ok_or_else(|| Failure::Failed("the shard is starting".to_owned()))?;
     let prepared = engine.prepare_in_slices(Some(&round.keyspace), &round.text).await.map_err(invalid)?;
     let Plan::Select(plan) = &prepared.plan else {
         return Err(Failure::Failed("the statement is no SELECT here".to_owned()));
@@ -190,7 +195,7 @@ async fn fetch(round: Round) -> Answer {
     let rest = match round.rest {
         Some(rest) => Some(rest),
         None => {
-            let range = keys::range(&plan.restrictions, &binding).map_err(invalid)?;
+            let range = super::select::range::of(&plan.restrictions, &binding).map_err(invalid)?;
             range
                 .filter(|_| !(all.is_empty() && plan.restrictions.restricts_clustering))
                 .map(|range| Rest::new(range, all.clone()))
@@ -200,7 +205,7 @@ async fn fetch(round: Round) -> Answer {
         remaining: u64::MAX,
         per_partition: u64::MAX,
         page_rows: usize::MAX,
-        tombstones: engine.config().guardrails.tombstone_limits(),
+        tombstones: guard::tombstone_limits(&engine.config().guardrails),
     };
     let (mut buffers, mut out) = (RowBuffers::default(), Vec::new());
     let grant = Grant::new(engine.answers());

@@ -10,17 +10,19 @@ use model::clustering::Clustering;
 use model::{RowView, Token};
 use replication::read::FromMemory;
 use smallvec::SmallVec;
+use statement::prepare::select::SelectPlan;
+use statement::prepare::selection::{SelectionKind, Source};
+use statement::restrictions::{keys, slices};
+use statement::results::{MetadataMode, RowsBody};
 use storage::{Dead, Flow, PartitionRange, Place, RowConsumer};
 
 use super::evaluate::RowInput;
-use super::rows::{PAGE_BYTES_MAX, append_columns, most_bytes};
+use super::guard;
+use super::rows::{append_columns, most_bytes};
 use super::{Request, consistency, routing, select};
+use crate::answer_room::PAGE_BYTES_MAX;
 use crate::answer_room::SMALL_BYTES;
 use crate::engine::{Engine, Left};
-use crate::prepare::select::SelectPlan;
-use crate::prepare::selection::{SelectionKind, Source};
-use crate::restrictions::{keys, slices};
-use crate::results::{MetadataMode, RowsBody};
 use crate::{QueryError, Response};
 
 /// The result of the attempt.
@@ -52,7 +54,7 @@ pub fn execute(
     let warned = out.warnings.len();
     let level = consistency::for_read(parameters.consistency)?;
     let guardrails = &engine.config().guardrails;
-    guardrails.select(engine, request, plan, &mut out.warnings)?;
+    guard::select(guardrails, engine, request, plan, &mut out.warnings)?;
     let mut scratch = engine.scratch(&plan.table);
     let command = &mut scratch.read;
     command.reversed = plan.reversed;

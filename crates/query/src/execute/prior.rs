@@ -8,14 +8,14 @@
 use model::{RowView, Token};
 use replication::lwt::Current;
 use replication::{Consistency, ReadLimits};
+use statement::prepare::modify::ModifyPlan;
+use statement::restrictions::{keys, slices};
+use statement::terms::Binding;
 use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices};
 
 use super::updates::Moment;
 use crate::QueryError;
 use crate::engine::Engine;
-use crate::prepare::modify::ModifyPlan;
-use crate::restrictions::{keys, slices};
-use crate::terms::Binding;
 
 /// Bytes of rows that one write may have to read.
 const PRIOR_BYTES_MAX: usize = 64 << 20;

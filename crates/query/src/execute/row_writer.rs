@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use model::deletion::{EXPIRATION_MAX, LocalSeconds};
 use model::row::CellKind;
 use model::{CellView, Column, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
+use statement::prepare::operation::{Action, Count, Operation};
+use statement::terms::{Binding, Bound};
 use wire::values::ValueRef;
 
 use crate::QueryError;
-use crate::prepare::operation::{Action, Count, Operation};
-use crate::terms::{Binding, Bound};
 
 pub use multi_cell::field_path;
 use multi_cell::{grow, held, list_element, multi_cell};

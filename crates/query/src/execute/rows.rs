@@ -12,6 +12,12 @@ use model::deletion::LocalSeconds;
 use model::{ColumnKind, RowView, Token};
 use reactor::in_slices;
 use smallvec::SmallVec;
+use statement::functions::user::calls::Calls;
+use statement::prepare::select::SelectPlan;
+use statement::prepare::selection::SelectionKind;
+use statement::restrictions::filter::BoundFilter;
+use statement::restrictions::keys;
+use statement::terms::Binding;
 use storage::{Dead, Flow, Place, RowConsumer};
 
 pub(super) use self::values::{append_columns, most_bytes};
@@ -20,18 +26,9 @@ use super::evaluate::RowInput;
 use super::groups::OpenGroup;
 use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
-use crate::answer_room::Grant;
+use crate::answer_room::{Grant, PAGE_BYTES_MAX};
 use crate::counts::Counts;
-use crate::functions::user::calls::Calls;
 use crate::paging::PagingState;
-use crate::prepare::select::SelectPlan;
-use crate::prepare::selection::SelectionKind;
-use crate::restrictions::filter::BoundFilter;
-use crate::restrictions::keys;
-use crate::terms::Binding;
-
-/// Bytes of rows after which a page ends, whatever its size in rows.
-pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Calls for one row beyond which it is computed beside the read: each may take a microsecond.
 pub(super) const CALLS_AT_ONCE: usize = 32;
@@ -40,9 +37,6 @@ const LONG_ROW_BYTES: usize = 64 << 10;
 
 /// Warnings that one answer may have of its reads.
 const WARNINGS_MAX: usize = 16;
-
-/// Most bytes of rows in one answer without pages; a shard's [`crate::answer_room`] may allow less.
-pub const UNPAGED_BYTES_MAX: usize = 128 << 20;
 
 /// Buffers that a shard keeps between reads.
 #[derive(Debug, Default)]

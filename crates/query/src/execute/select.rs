@@ -1,5 +1,6 @@
 //! Executes a SELECT: keys or a range, slices, rows into the answer, and where the next page begins.
 
+pub(super) mod range;
 mod reader;
 
 use std::pin::Pin;
@@ -8,9 +9,15 @@ use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
 use reactor::in_slices;
 use replication::read::FromMemory;
+use statement::prepare::select::SelectPlan;
+use statement::prepare::selection::SelectionKind;
+use statement::restrictions::{keys, slices};
+use statement::results::{MetadataMode, RowsBody};
+use statement::terms::{Binding, Bound, Term};
 use storage::{PartitionRange, ReadCommand, Slices};
 use wire::request::QueryParameters;
 
+use super::guard;
 use super::rows::{CALLS_AT_ONCE, PageLimits, Rows};
 use super::tombstones::TombstoneLimits;
 use super::{Request, consistency, routing, updates};
@@ -18,11 +25,6 @@ use crate::answer_room::Grant;
 use crate::counts::Counts;
 use crate::engine::{Engine, Left, Scratch};
 use crate::paging::PagingState;
-use crate::prepare::select::SelectPlan;
-use crate::prepare::selection::SelectionKind;
-use crate::restrictions::{keys, slices};
-use crate::results::{MetadataMode, RowsBody};
-use crate::terms::{Binding, Bound, Term};
 use crate::{QueryError, Response};
 
 use reader::Reader;
@@ -36,7 +38,7 @@ fn fill_in_slices<'f>(
 ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'f>> {
     Box::pin(async move {
         let fill = || slices::fill(&plan.restrictions, &plan.table, binding, out);
-        in_slices(&Counts::new(binding.ambient), fill).await
+        Ok(in_slices(&Counts::new(binding.ambient), fill).await?)
     })
 }
 
@@ -57,7 +59,7 @@ pub async fn execute(
     let binding = request.binding;
     let level = consistency::for_read(parameters.consistency)?;
     let mut limits = page_limits(plan, binding, parameters)?;
-    limits.tombstones = engine.config().guardrails.tombstone_limits();
+    limits.tombstones = guard::tombstone_limits(&engine.config().guardrails);
     let timeout = updates::timeout(plan.timeout.as_ref(), binding)?;
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
@@ -74,7 +76,7 @@ pub async fn execute(
         check_pages(engine, plan, binding, grouped)?;
     }
     let guardrails = &engine.config().guardrails;
-    guardrails.select(engine, request, plan, &mut out.warnings)?;
+    guard::select(guardrails, engine, request, plan, &mut out.warnings)?;
     if grouped && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
         out.warnings.push("Aggregation query used without partition key".to_owned());
     } else if grouped && plan.restrictions.partition_key_uses_in() {
@@ -111,11 +113,11 @@ pub async fn execute(
     {
         let keys = || keys::all(&plan.restrictions, &plan.table, binding);
         let keys = Box::pin(in_slices(&Counts::new(binding.ambient), keys)).await?;
-        guardrails.partition_keys(plan.table.name(), keys.len(), &mut out.warnings)?;
+        guard::partition_keys(guardrails, plan.table.name(), keys.len(), &mut out.warnings)?;
     }
     if guardrails.in_select_cartesian_product.is_on() && plan.restrictions.names_rows_by_in(&plan.table) {
         fill_in_slices(plan, binding, &mut read.slices).await?;
-        guardrails.in_product("clustering key", read.slices.len(), &mut out.warnings)?;
+        guard::in_product(guardrails, "clustering key", read.slices.len(), &mut out.warnings)?;
     }
     let single = if plan.restrictions.key_range || state.is_some() {
         false

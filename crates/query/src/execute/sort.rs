@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 
 use model::compare::compare;
-
-use crate::prepare::select::SelectPlan;
+use statement::prepare::select::SelectPlan;
 
 /// Sorts the rows that begin at `starts` and run to the end of `out`. Keeps `limit` of them, without the
 /// values that were added only for sorting, and returns their number.

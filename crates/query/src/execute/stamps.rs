@@ -8,13 +8,13 @@ use cql::ast::CellFunction;
 use model::collection::append_element;
 use model::row::CellKind;
 use model::{CellView, Column, CqlType};
+use statement::prepare::selector::Selector;
+use statement::terms::Binding;
 
 use super::cells;
 use super::collections::{self, Bounds};
 use super::evaluate::{RowInput, bind_key, evaluate};
 use crate::QueryError;
-use crate::prepare::selector::Selector;
-use crate::terms::Binding;
 
 /// The stamps of an operand's cells.
 enum Stamps {

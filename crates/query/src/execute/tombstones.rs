@@ -10,14 +10,14 @@ use model::clustering::{Clustering, Slice};
 use model::token::murmur3_token;
 use model::type_parser::quote_identifier as quote;
 use replication::Consistency;
+use statement::restrictions::keys;
+use statement::terms::constant::literal_text;
 use storage::{Dead, PartitionRange, ReadCommand};
 
 use super::consistency;
-use super::guard::is_local;
+use super::guard::{self, is_local};
 use crate::QueryError;
 use crate::engine::Engine;
-use crate::restrictions::keys;
-use crate::terms::constant::literal_text;
 
 /// A read's limits.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +86,7 @@ pub(super) fn check(
     warn: impl FnOnce(u64),
 ) -> Result<(), QueryError> {
     let guardrails = &engine.config().guardrails;
-    if seen > guardrails.tombstone_limits().fail {
+    if seen > guard::tombstone_limits(guardrails).fail {
         reactor::warn!(
             "a read was given up after {} tombstones (see tombstone_failure_threshold): {}",
             seen,
@@ -94,7 +94,7 @@ pub(super) fn check(
         );
         return Err(too_many(engine, level));
     }
-    if guardrails.warns_of_tombstones(seen) {
+    if guard::warns_of_tombstones(guardrails, seen) {
         warn(seen);
     }
     Ok(())

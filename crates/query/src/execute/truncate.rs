@@ -5,9 +5,10 @@ use std::time::Duration;
 use model::Table;
 use reactor::Deadline;
 use replication::ReplicationError;
+use statement::results;
 
 use crate::engine::Engine;
-use crate::{QueryError, Response, results};
+use crate::{QueryError, Response};
 
 /// Truncates on all shards and appends VOID; `timeout` is the statement's own.
 ///

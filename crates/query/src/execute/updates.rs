@@ -7,6 +7,11 @@ use model::mutation;
 use model::partition_key::PARTITION_KEY_BYTES_MAX;
 use model::token::murmur3_token;
 use model::{Liveness, Token};
+use statement::names;
+use statement::prepare::modify::ModifyPlan;
+use statement::restrictions::clause::Clause;
+use statement::restrictions::{StatementKind, keys, slices};
+use statement::terms::{Binding, Bound, Term};
 use storage::Slices;
 use wire::values::ValueRef;
 
@@ -15,11 +20,6 @@ use super::prior::Prior;
 use super::row_writer::{self, Stamp, TTL_SECONDS_MAX};
 use super::update_buffer::PartitionUpdate;
 use crate::QueryError;
-use crate::prepare::modify::ModifyPlan;
-use crate::prepare::names;
-use crate::restrictions::clause::Clause;
-use crate::restrictions::{StatementKind, keys, slices};
-use crate::terms::{Binding, Bound, Term};
 
 /// The timestamp of a request's writes if its statements give none.
 #[derive(Debug, Clone, Copy)]
@@ -162,7 +162,8 @@ fn append_key(plan: &ModifyPlan, binding: &Binding<'_>, key: &mut Vec<u8>) -> Re
         key.extend_from_slice(value);
         return Ok(());
     }
-    keys::append_single(&plan.restrictions, &plan.table, binding, key).map(drop)
+    keys::append_single(&plan.restrictions, &plan.table, binding, key)?;
+    Ok(())
 }
 
 /// The timestamp of a statement's writes.

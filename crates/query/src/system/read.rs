@@ -34,108 +34,105 @@ pub(crate) struct World {
     pub(crate) views: Views,
 }
 
-impl Catalog {
-    /// Reads a virtual table as storage reads a stored one.
-    pub(crate) async fn read_world(
-        &self,
-        world: &World,
-        command: &ReadCommand,
-        consumer: &mut dyn RowConsumer,
-    ) {
-        let table = &*command.table;
-        let mut giver = Giver { command, consumer, open: None, flow: Flow::Continue };
-        match &world.views {
-            Views::Clients(clients) => {
-                let fill = |rows: &mut Rows<'_>, one: &ClientRow| views::client(rows, one);
-                return give_clients(table, clients, fill, giver).await;
-            }
-            Views::ClientsOfShards(clients) => {
-                let fill = |rows: &mut Rows<'_>, (shard, one): &(usize, ClientRow)| {
-                    scylla::client(rows, *shard, one);
-                };
-                return give_clients(table, clients, fill, giver).await;
-            }
-            Views::Tablets(replicator) => {
-                for of in scylla::tables_by_token(&world.schema) {
-                    let fill = |rows: &mut Rows<'_>| scylla::tablets(rows, of, replicator, &world.node);
-                    if give_piece(table, fill, &mut giver).await == Flow::Stop {
-                        return;
-                    }
-                }
-                return giver.close();
-            }
-            _ => {}
+/// Reads a virtual table as storage reads a stored one.
+pub(crate) async fn read_world(
+    catalog: &Catalog,
+    world: &World,
+    command: &ReadCommand,
+    consumer: &mut dyn RowConsumer,
+) {
+    let table = &*command.table;
+    let mut giver = Giver { command, consumer, open: None, flow: Flow::Continue };
+    match &world.views {
+        Views::Clients(clients) => {
+            let fill = |rows: &mut Rows<'_>, one: &ClientRow| views::client(rows, one);
+            return give_clients(table, clients, fill, giver).await;
         }
-        if (table.keyspace(), table.name()) == ("system", "token_ring") {
-            let mut keyspaces: Vec<(Token, &str)> = world
-                .schema
-                .keyspaces()
-                .map(|keyspace| (token::murmur3_token(keyspace.name.as_bytes()), keyspace.name.as_str()))
-                .collect();
-            keyspaces.sort_unstable();
-            for (_, keyspace) in keyspaces {
-                let fill = |rows: &mut Rows<'_>| scylla::token_ring(rows, keyspace, &world.node);
+        Views::ClientsOfShards(clients) => {
+            let fill = |rows: &mut Rows<'_>, (shard, one): &(usize, ClientRow)| {
+                scylla::client(rows, *shard, one);
+            };
+            return give_clients(table, clients, fill, giver).await;
+        }
+        Views::Tablets(replicator) => {
+            for of in scylla::tables_by_token(&world.schema) {
+                let fill = |rows: &mut Rows<'_>| scylla::tablets(rows, of, replicator, &world.node);
                 if give_piece(table, fill, &mut giver).await == Flow::Stop {
                     return;
                 }
             }
             return giver.close();
         }
-        if let Views::Estimates(tables) = &world.views {
-            return give_estimates(table, tables, giver).await;
-        }
-        if !matches!(table.keyspace(), "system_schema" | "system_virtual_schema") {
-            give_piece(table, |rows| fill(rows, table, world), &mut giver).await;
-            return giver.close();
-        }
-        for (token, name) in self.shown_keyspaces(world, table.keyspace()) {
-            if !is_in(&command.range, token, name.as_bytes()) {
-                continue;
-            }
-            let Some(keyspace) = self.keyspace(name).or_else(|| world.schema.keyspace(name)) else {
-                continue;
-            };
-            let mut pieces = schema_tables::pieces(table.name(), keyspace);
-            if command.reversed {
-                pieces.reverse();
-            }
-            for piece in pieces {
-                let fill = |rows: &mut Rows<'_>| {
-                    if table.keyspace() == "system_schema" {
-                        schema_tables::fill(rows, table.name(), piece);
-                    } else {
-                        schema_tables::fill_virtual(rows, table.name(), piece);
-                    }
-                };
-                match give_piece(table, fill, &mut giver).await {
-                    Flow::Continue => {}
-                    Flow::SkipPartition => break,
-                    Flow::Stop => return,
-                }
-            }
-            giver.close();
-            if giver.flow == Flow::Stop {
+        _ => {}
+    }
+    if (table.keyspace(), table.name()) == ("system", "token_ring") {
+        let mut keyspaces: Vec<(Token, &str)> = world
+            .schema
+            .keyspaces()
+            .map(|keyspace| (token::murmur3_token(keyspace.name.as_bytes()), keyspace.name.as_str()))
+            .collect();
+        keyspaces.sort_unstable();
+        for (_, keyspace) in keyspaces {
+            let fill = |rows: &mut Rows<'_>| scylla::token_ring(rows, keyspace, &world.node);
+            if give_piece(table, fill, &mut giver).await == Flow::Stop {
                 return;
             }
         }
+        return giver.close();
     }
+    if let Views::Estimates(tables) = &world.views {
+        return give_estimates(table, tables, giver).await;
+    }
+    if !matches!(table.keyspace(), "system_schema" | "system_virtual_schema") {
+        give_piece(table, |rows| fill(rows, table, world), &mut giver).await;
+        return giver.close();
+    }
+    for (token, name) in shown_keyspaces(catalog, world, table.keyspace()) {
+        if !is_in(&command.range, token, name.as_bytes()) {
+            continue;
+        }
+        let Some(keyspace) = catalog.keyspace(name).or_else(|| world.schema.keyspace(name)) else {
+            continue;
+        };
+        let mut pieces = schema_tables::pieces(table.name(), keyspace);
+        if command.reversed {
+            pieces.reverse();
+        }
+        for piece in pieces {
+            let fill = |rows: &mut Rows<'_>| {
+                if table.keyspace() == "system_schema" {
+                    schema_tables::fill(rows, table.name(), piece);
+                } else {
+                    schema_tables::fill_virtual(rows, table.name(), piece);
+                }
+            };
+            match give_piece(table, fill, &mut giver).await {
+                Flow::Continue => {}
+                Flow::SkipPartition => break,
+                Flow::Stop => return,
+            }
+        }
+        giver.close();
+        if giver.flow == Flow::Stop {
+            return;
+        }
+    }
+}
 
-    /// Names of the keyspaces that the tables of the keyspace `shown_in` describe, in the order of their
-    /// tokens.
-    fn shown_keyspaces<'a>(&'a self, world: &'a World, shown_in: &str) -> Vec<(Token, &'a str)> {
-        let wanted =
-            |keyspace: &&Keyspace| is_virtual(&keyspace.name) == (shown_in == "system_virtual_schema");
-        let mut keyspaces: Vec<(Token, &str)> = self
-            .keyspaces()
-            .chain(world.schema.keyspaces())
-            .filter(wanted)
-            .map(|keyspace| (token::murmur3_token(keyspace.name.as_bytes()), keyspace.name.as_str()))
-            .collect();
-        keyspaces.sort_by(|(a, a_name), (b, b_name)| {
-            partition_key::compare_decorated((*a, a_name.as_bytes()), (*b, b_name.as_bytes()))
-        });
-        keyspaces
-    }
+/// Names of the keyspaces that the tables of the keyspace `shown_in` describe, in the order of their
+/// tokens.
+fn shown_keyspaces<'a>(catalog: &'a Catalog, world: &'a World, shown_in: &str) -> Vec<(Token, &'a str)> {
+    let wanted = |keyspace: &&Keyspace| is_virtual(&keyspace.name) == (shown_in == "system_virtual_schema");
+    let mut keyspaces: Vec<(Token, &str)> = catalog
+        .keyspaces()
+        .chain(world.schema.keyspaces())
+        .filter(wanted)
+        .map(|keyspace| (token::murmur3_token(keyspace.name.as_bytes()), keyspace.name.as_str()))
+        .collect();
+    keyspaces.sort_by(|(a, a_name), (b, b_name)| {
+        partition_key::compare_decorated((*a, a_name.as_bytes()), (*b, b_name.as_bytes()))
+    });
+    keyspaces
 }
 
 /// Gives the consumer the rows of `fill`, in whole partitions, and lets other tasks run.

@@ -6,10 +6,10 @@
 
 use model::schema::{CompactShape, Keyspace};
 use model::{Column, ColumnKind, Table};
+use statement::ddl::options::caching_map;
+use statement::terms::constant;
 
 use super::rows::Rows;
-use crate::ddl::options::caching_map;
-use crate::terms::constant;
 
 /// A part of a keyspace's rows in a schema table, made in one go; the pieces are in clustering order.
 #[derive(Clone, Copy)]

@@ -7,12 +7,12 @@ use std::rc::Rc;
 use model::collection::{Elements, Entries};
 use model::partition_key::{self, DecoratedKey};
 use model::{Clustering, ColumnKind, CqlType, RowView, Table, Token};
+use statement::functions::number_text;
+use statement::session::Session;
 use storage::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
 
 use super::{Catalog, World};
-use crate::ddl::tests::Session;
 use crate::describe::tests::node;
-use crate::functions::number_text;
 
 const SCHEMA_ROWS: &str = include_str!("../../testdata/system_schema.txt");
 const STATEMENTS: &str = include_str!("../../testdata/describe.txt");
@@ -101,7 +101,7 @@ fn json(ty: &CqlType, value: &[u8]) -> String {
 }
 
 fn session() -> Session {
-    let mut session = Session::new();
+    let mut session = Session::default();
     for text in STATEMENTS.lines().filter_map(|line| line.strip_prefix("= ")) {
         session.run(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     }
@@ -134,7 +134,7 @@ fn read(session: &Session, command: &ReadCommand, at_most: usize) -> Vec<String>
     reactor::run_one(config, async move {
         let catalog = Catalog::new().unwrap();
         let mut consumer = Json { table: &command.table, key: Vec::new(), lines: Vec::new(), at_most };
-        catalog.read_world(&world, &command, &mut consumer).await;
+        super::read::read_world(&catalog, &world, &command, &mut consumer).await;
         consumer.lines
     })
 }

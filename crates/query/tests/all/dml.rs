@@ -236,7 +236,7 @@ fn mistakes_are_recorded_of_every_kind_of_statement() {
         }
     }
     let mut statement = "";
-    for line in include_str!("../../testdata/ddl_mistakes.txt").lines() {
+    for line in include_str!("../../../statement/testdata/ddl_mistakes.txt").lines() {
         match line.split_at(line.len().min(2)) {
             ("> ", text) => statement = text,
             ("< ", answer) if !answer.starts_with("OK") => count(statement),

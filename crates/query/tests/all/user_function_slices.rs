@@ -7,9 +7,9 @@ use std::task::Poll;
 
 use crate::support::{self, Options, body, int, node_with, prepare, rows, run};
 use crate::user_functions::patient;
-use query::functions::user::calls::{PAUSED_MAX, of_shard, set_memory};
 use query::{Engine, QueryError};
 use reactor::Group;
+use statement::functions::user::calls::{PAUSED_MAX, of_shard, set_memory};
 
 /// Turns a test waits for a call to be paused.
 const TURNS_MAX: usize = 100_000;

@@ -200,7 +200,7 @@ pub fn show(ty: &CqlType, value: &[u8]) -> String {
         CqlType::Date => {
             let mut text = String::new();
             let days = u32::from_be_bytes(value.try_into().unwrap());
-            text.push_str(&query::terms::time::date_text(days));
+            text.push_str(&statement::terms::time::date_text(days));
             text
         }
         CqlType::Uuid | CqlType::Timeuuid => uuid::Uuid::from_slice(value).unwrap().to_string(),

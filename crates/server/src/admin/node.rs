@@ -12,7 +12,7 @@ use std::rc::Rc;
 use model::TableId;
 use model::partition_key::DecoratedKey;
 use model::schema::Schema;
-use query::ddl::is_system;
+use query::is_system;
 use query::partition_key_text;
 use query::system::Catalog;
 use reactor::metrics::Sample;

@@ -12,7 +12,7 @@ const FOLDER_FILES_MAX: usize = 20;
 const COMMENT_COLUMNS_MAX: usize = 110;
 
 /// All Rust files below `crates`, by their paths from the root.
-fn sources() -> Vec<(String, String)> {
+pub(super) fn sources() -> Vec<(String, String)> {
     let mut files = Vec::new();
     rust_files(&root().join("crates"), &mut files);
     files.into_iter().map(|path| (named(&path), std::fs::read_to_string(&path).unwrap())).collect()
@@ -32,7 +32,7 @@ fn exceptions(list: &'static str) -> BTreeMap<String, usize> {
 }
 
 /// Compares what there is with a list of exceptions.
-fn check(list: &'static str, found: BTreeMap<String, usize>) {
+pub(super) fn check(list: &'static str, found: BTreeMap<String, usize>) {
     let known = exceptions(list);
     let mut wrong = Vec::new();
     for (name, number) in &found {

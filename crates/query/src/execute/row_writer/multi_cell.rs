@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use model::collection::{Components, Elements, Entries};
 use model::{Column, CqlType, RowView, Table};
+use statement::functions::{Accumulator, AggregateKind};
+use statement::prepare::operation::Action;
+use statement::restrictions::clause::looked_for;
+use statement::terms::{Binding, Bound, Term};
 use wire::values::ValueRef;
 
 use super::super::cells;
 use super::{Element, Stamp, broken};
 use crate::QueryError;
-use crate::functions::{Accumulator, AggregateKind};
-use crate::prepare::operation::Action;
-use crate::restrictions::clause::looked_for;
-use crate::terms::{Binding, Bound, Term};
 
 /// The existing value increased by `by` or with `by` appended; `None` if there is no value or `by` is unset.
 #[cold]

@@ -3,6 +3,8 @@
 use model::RowView;
 use model::clustering::Clustering;
 use smallvec::SmallVec;
+use statement::prepare::selection::SelectionKind;
+use statement::restrictions::keys;
 use storage::Flow;
 
 use super::values::{append_values, take_back};
@@ -11,8 +13,6 @@ use crate::QueryError;
 use crate::execute::evaluate::RowInput;
 use crate::execute::groups::{Arriving, OpenGroup, Partial};
 use crate::paging::{self, PagingState};
-use crate::prepare::selection::SelectionKind;
-use crate::restrictions::keys;
 
 impl<'q> Rows<'q> {
     /// The present state of the only group.

@@ -1,16 +1,16 @@
 //! Values of one row into the answer: columns straight from their cells, expressions as they come.
 
 use model::{ColumnKind, RowView};
+use statement::functions::{effort, json};
+use statement::prepare::selection::{Selection, Source};
+use statement::prepare::selector::Selector;
+use statement::results::append_value;
+use statement::terms::Binding;
 
 use crate::QueryError;
 use crate::answer_room::{Grant, too_large};
 use crate::execute::cells::{self, Finder};
 use crate::execute::evaluate::{Aggregated, RowInput, evaluate};
-use crate::functions::{effort, json};
-use crate::prepare::selection::{Selection, Source};
-use crate::prepare::selector::Selector;
-use crate::results::append_value;
-use crate::terms::Binding;
 
 /// Drops a row that could not be shown whole; it may come again.
 #[cold]

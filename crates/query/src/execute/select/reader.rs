@@ -8,6 +8,9 @@ use model::partition_key::DecoratedKey;
 use reactor::{Deadline, in_slices};
 use replication::read::{FromMemory, Unread};
 use replication::{Consistency, ReadLimits};
+use statement::prepare::select::SelectPlan;
+use statement::prepare::selection::SelectionKind;
+use statement::restrictions::{keys, slices};
 use storage::{PartitionRange, ReadCommand, RowConsumer};
 
 use super::super::fetch::{Fetch, Rest};
@@ -20,9 +23,6 @@ use crate::QueryError;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::paging::{self, PagingState};
-use crate::prepare::select::SelectPlan;
-use crate::prepare::selection::SelectionKind;
-use crate::restrictions::{keys, slices};
 
 pub(super) struct Reader<'e> {
     pub(super) engine: &'e Engine,
@@ -177,7 +177,7 @@ impl Reader<'_> {
         state.iter().try_for_each(|state| rows.take_over(state))?;
         if plan.restrictions.key_range {
             super::fill_in_slices(plan, binding, &mut command.slices).await?;
-            let Some(range) = keys::range(&plan.restrictions, binding)? else { return Ok(()) };
+            let Some(range) = super::range::of(&plan.restrictions, binding)? else { return Ok(()) };
             let mut rest = Some(range);
             if let Some(resume) = resume {
                 let all = command.slices.clone();

@@ -2,6 +2,7 @@
 
 use reactor::Group;
 use reactor::metrics::{Sample, Value};
+use statement::terms::time::parse_timestamp;
 use storage::{CompactionStats, SnapshotInfo, TableReport};
 
 use super::super::node::{self, NodeFacts};
@@ -10,7 +11,6 @@ use super::registry::ShardSamples;
 use super::{ClientRow, Statements, Views};
 use crate::load::{Told, Weights};
 use crate::running::RunningRow;
-use crate::terms::time::parse_timestamp;
 
 /// Fills a table of `system_views` with the rows of its data; clients come in pieces, by [`client`].
 pub(in super::super) fn fill(rows: &mut Rows<'_>, views: &Views, facts: &NodeFacts) {

@@ -176,7 +176,7 @@ async fn compact_table(State(bridge): State<Bridge>, Path(name): Path<String>, p
 
 /// Returns 0, or 1 if a compaction was stopped.
 async fn cleanup(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
-    if query::ddl::is_system(&keyspace) {
+    if query::is_system(&keyspace) {
         return Err(ApiError::bad(format!("keyspace {keyspace} is the node's own: it needs no cleanup")));
     }
     let outcome = rewrite(&bridge, keyspace, params.list("cf"), Rewrite::Cleanup).await?;
