@@ -34,7 +34,7 @@ impl Storage {
                 let Some(file) = first_outside(tablet).filter(|_| !tablet.is_gone()) else { break };
                 let ended = self.rewrite_one(tablet, file, CompactionKind::Cleanup).await;
                 drop(permit);
-                let ended = self.unless_claimed(ended)?;
+                let ended = self.unless_left(tablet, ended).await?;
                 outcome.count(ended);
                 if ended == Ended::Stopped {
                     return Ok(outcome);

@@ -41,7 +41,7 @@ pub struct CompactOptions {
 pub struct CompactOutcome {
     /// Compactions that ran to their end.
     pub completed: usize,
-    /// Compactions that an operator stopped, or that gave way to a task that wanted their tablet.
+    /// Compactions that an operator stopped, or whose tablet left this shard.
     pub stopped: usize,
     /// Data components of damaged table files that were left as they are.
     pub damaged: Vec<PathBuf>,
@@ -125,18 +125,22 @@ impl Storage {
             let ended = self.run_together(tablet, inputs, &plan).await;
             drop(permit);
             self.look_again(tablet);
-            outcome.count(self.unless_claimed(ended)?);
+            outcome.count(self.unless_left(tablet, ended).await?);
         }
         Ok(outcome)
     }
 
-    /// A compaction that gave way to a task that wanted its tablet, such as a move to another shard, counts
-    /// as stopped.
-    pub(super) fn unless_claimed(&self, ended: Result<Ended, StorageError>) -> Result<Ended, StorageError> {
-        match ended {
-            Err(StorageError::Draining) if !self.0.draining.get() => Ok(Ended::Stopped),
-            other => other,
+    /// How a compaction ended; one that gave way to the tablet's move to another shard counts as stopped.
+    pub(super) async fn unless_left(
+        &self,
+        tablet: &Tablet,
+        ended: Result<Ended, StorageError>,
+    ) -> Result<Ended, StorageError> {
+        if !matches!(ended, Err(StorageError::Draining)) || self.0.draining.get() {
+            return ended;
         }
+        tablet.opened().await;
+        if tablet.has_left() { Ok(Ended::Stopped) } else { ended }
     }
 
     /// Merges files into one run. Files that do not end at the bounds of the run's parts delay the removal of
@@ -270,7 +274,7 @@ impl Storage {
                 }
                 let ended = self.rewrite_one(tablet, file, CompactionKind::Upgrade).await;
                 drop(permit);
-                let ended = self.unless_claimed(ended)?;
+                let ended = self.unless_left(tablet, ended).await?;
                 outcome.count(ended);
                 if ended == Ended::Stopped {
                     return Ok(outcome);
@@ -303,7 +307,7 @@ impl Storage {
                 let (level, cut) = (plan.level, plan.cut);
                 let ended = self.run_job(Job { tablet: Rc::clone(tablet), inputs, level, cut, kind }).await;
                 drop(permit);
-                let ended = self.unless_claimed(ended)?;
+                let ended = self.unless_left(tablet, ended).await?;
                 outcome.count(ended);
                 if ended == Ended::Stopped {
                     return Ok(outcome);
