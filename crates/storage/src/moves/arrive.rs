@@ -46,6 +46,7 @@ impl Storage {
         let files: Vec<Descriptor> = handed.files.iter().chain(&handed.left_out).copied().collect();
         let opened = store.opened((tablet, since), &files, self.keepers(), false).await?;
         handed.orphans.iter().for_each(|descriptor| opened.add_orphan_file(*descriptor));
+        handed.unplaced.iter().for_each(|file| opened.leave_out(file.left_out(&store.directory)));
         if handed.lacks_rows {
             opened.set_lacks_rows();
         }

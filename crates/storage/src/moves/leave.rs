@@ -11,7 +11,7 @@ use crate::commitlog::format::EntryKind;
 use crate::error::StorageError;
 use crate::manifest::Edit;
 use crate::shard::Storage;
-use crate::tablet::Tablet;
+use crate::tablet::{LeftOut, Tablet, Unplaced};
 
 /// How long a tablet that leaves waits for room in the commit log.
 const NOTED_WITHIN: Duration = Duration::from_secs(10);
@@ -23,6 +23,8 @@ pub(super) struct Handed {
     pub(super) files: Vec<Descriptor>,
     /// Files that are there and not read because they cannot be opened. The next shard tries it.
     pub(super) left_out: Vec<Descriptor>,
+    /// Files that may have rows of any tablet of the table: reads of the next shard fail too.
+    pub(super) unplaced: Vec<Unplaced>,
     /// Files that should be gone from the disk and may not be.
     pub(super) orphans: Vec<Descriptor>,
     /// Whether rows may be missing.
@@ -30,6 +32,11 @@ pub(super) struct Handed {
     /// What operators have asked for.
     pub(super) compacts_itself: bool,
     pub(super) keeps_tombstones: bool,
+}
+
+/// A file that every tablet of its table leaves out.
+fn unplaced(file: LeftOut) -> Option<Unplaced> {
+    file.refuses.map(|error| Unplaced::new(file.descriptor, error))
 }
 
 impl Storage {
@@ -53,6 +60,7 @@ impl Storage {
         let handed = Handed {
             files: tablet.files().iter().map(|file| file.sstable().descriptor()).collect(),
             left_out: left_out.iter().filter(|file| !file.is_shared).map(|file| file.descriptor).collect(),
+            unplaced: left_out.into_iter().filter(|file| file.is_shared).filter_map(unplaced).collect(),
             orphans: tablet.orphan_files(),
             lacks_rows: tablet.lacks_rows(),
             compacts_itself: tablet.compacts_itself(),

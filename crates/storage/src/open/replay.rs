@@ -115,8 +115,8 @@ impl Storage {
         Ok(())
     }
 
-    /// The tablet and the shard that an entry of an old log goes to; `None`, which `report` counts, if it does
-    /// not count or is in table files.
+    /// The tablet and the shard that an entry of an old log goes to; `None`, which `report` counts, if it
+    /// does not count or is in table files.
     fn judge(
         &self,
         entry: &MutationView<'_>,

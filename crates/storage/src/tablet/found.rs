@@ -17,7 +17,7 @@ use model::tablet::TabletId;
 use sstable::{Component, Descriptor, Sstable};
 
 use super::damage::AtStart;
-use super::{Damage, Numbers, QUARANTINE, to_storage_error};
+use super::{Damage, LeftOut, Numbers, QUARANTINE, to_storage_error};
 use crate::agreed::OwnTablets;
 use crate::error::StorageError;
 
@@ -53,10 +53,11 @@ impl Unplaced {
         Self { descriptor, reason }
     }
 
-    /// The error of reads that may need the file.
-    pub(crate) fn error(&self, directory: &Path) -> StorageError {
+    /// The file as each tablet of its table leaves it out.
+    pub(crate) fn left_out(&self, directory: &Path) -> LeftOut {
         let path = self.descriptor.path(directory, Component::Data);
-        StorageError::TableFileCorrupt { path, reason: self.reason.clone() }
+        let refuses = StorageError::TableFileCorrupt { path, reason: self.reason.clone() };
+        LeftOut { descriptor: self.descriptor, refuses: Some(refuses), is_shared: true }
     }
 }
 

@@ -17,7 +17,7 @@ use reactor::Event;
 use sstable::Descriptor;
 
 use super::opening::OpenFiles;
-use super::{Folder, Keepers, LeftOut, NumberSource, Tablet};
+use super::{Folder, Keepers, NumberSource, Tablet};
 use crate::agreed::{OwnTablet, OwnTablets};
 use crate::error::StorageError;
 
@@ -83,11 +83,7 @@ impl TableStore {
         }
         for (id, (since, files)) in of_tablets {
             let tablet = store.opened((id, since), &files, keepers, true).await?;
-            for unplaced in &folder.unplaced {
-                let error = unplaced.error(&store.directory);
-                let (descriptor, refuses) = (unplaced.descriptor, Some(error));
-                tablet.leave_out(LeftOut { descriptor, refuses, is_shared: true });
-            }
+            folder.unplaced.iter().for_each(|file| tablet.leave_out(file.left_out(&store.directory)));
             store.insert(tablet);
         }
         Ok(store)

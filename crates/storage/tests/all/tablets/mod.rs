@@ -15,8 +15,8 @@ use model::tablet::{TabletId, TabletMap};
 use reactor::sim::{NodeId, World};
 use reactor::{Deadline, Group, mesh};
 use storage::{
-    AgreedChanges, AgreedSchema, CommitlogSync, OwnTablet, OwnTablets, PartitionRange, Storage,
-    StorageConfig, StorageError,
+    AgreedChanges, AgreedSchema, CommitlogSync, FailurePolicy, OwnTablet, OwnTablets, PartitionRange,
+    Storage, StorageConfig, StorageError,
 };
 
 use crate::table::{ID, changes_with, values, write};
@@ -48,6 +48,7 @@ struct Node {
     id: NodeId,
     work: Rc<RefCell<Option<Work>>>,
     own: Rc<RefCell<Option<Own>>>,
+    policy: Rc<Cell<FailurePolicy>>,
 }
 
 type Work = Box<dyn FnOnce(Storage) -> std::pin::Pin<Box<dyn Future<Output = ()>>>>;
@@ -65,9 +66,11 @@ impl Node {
         let mut world = World::new(seed);
         let work: Rc<RefCell<Option<Work>>> = Rc::default();
         let own: Rc<RefCell<Option<Own>>> = Rc::default();
-        let (of_work, of_own) = (Rc::clone(&work), Rc::clone(&own));
+        let policy = Rc::new(Cell::new(FailurePolicy::Stop));
+        let (of_work, of_own, of_policy) = (Rc::clone(&work), Rc::clone(&own), Rc::clone(&policy));
         let id = world.add_node(SHARDS, move |info| {
             let (work, own) = (Rc::clone(&of_work), Rc::clone(&of_own));
+            let config = StorageConfig { disk_failure_policy: of_policy.get(), ..config() };
             async move {
                 let Some(own) = own.borrow().clone() else { return };
                 let agreed = AgreedSchema {
@@ -77,9 +80,9 @@ impl Node {
                     tablets: [(ID, told(&own))].into(),
                 };
                 let storage = if info.id == 0 {
-                    Storage::open_first(config(), SHARDS, std::future::ready(Ok(agreed))).await
+                    Storage::open_first(config, SHARDS, std::future::ready(Ok(agreed))).await
                 } else {
-                    Storage::open_other(config(), info.id, SHARDS).await
+                    Storage::open_other(config, info.id, SHARDS).await
                 };
                 let storage = storage.expect("an open storage");
                 if info.id == 0 {
@@ -89,7 +92,7 @@ impl Node {
             }
         });
         world.run().expect("a node that was told nothing ends at once");
-        Self { world, id, work, own }
+        Self { world, id, work, own, policy }
     }
 
     /// Begins a life that is told `own` and does `work` on shard 0.

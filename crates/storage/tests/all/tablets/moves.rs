@@ -1,6 +1,7 @@
 //! Tablets move between the shards of a node that serves.
 
 use reactor::sim::DiskFaults;
+use storage::ScrubMode;
 
 use super::*;
 
@@ -216,4 +217,53 @@ fn a_compaction_of_a_tablet_that_leaves_counts_as_stopped() {
         }
     });
     assert!(stopped.get() > 0, "no compaction met a tablet that left");
+}
+
+/// Its mark is unreadable, so it may be any tablet's.
+#[test]
+fn reads_that_a_file_refuses_are_refused_after_a_move_too() {
+    let mut node = Node::new(8);
+    let own = all_on([0, 0, 0, 0], 0);
+    let first = own.clone();
+    node.live(&own, move |storage| async move {
+        for number in 0..KEYS {
+            put(&first, number, "value", 1).await.expect("a write");
+        }
+        flush(0).await;
+        storage.drain().await.expect("a drain");
+        let folder = std::path::PathBuf::from(format!("/n/data/k/t-{}", model::hex::text(&ID.0)));
+        let names = reactor::file::read_dir(&folder).await.expect("the folder");
+        let mark = names.iter().find(|entry| entry.name.ends_with("-Ceto.db")).expect("a file");
+        reactor::file::write_all_atomic(&folder.join(&mark.name), b"no mark").await.expect("a write");
+    });
+    node.policy.set(FailurePolicy::Ignore);
+    let first = own.clone();
+    node.live(&own, move |storage| async move {
+        for number in 0..KEYS {
+            get(0, number).await.expect_err("the file may have it");
+        }
+        let there = all_on([1, 0, 1, 0], 0);
+        tell(&storage, &there).await;
+        storage.tablets_settled().await;
+        for number in 0..KEYS {
+            let shard = usize::from(there[&tablet_of(&key(number)).0].0);
+            get(shard, number).await.expect_err("the file may still have it");
+        }
+        // Shard 0 puts it aside, and the others notice.
+        for shard in 0..SHARDS {
+            on(shard, async |storage| storage.scrub(ID, ScrubMode::Skip).await.map(|_| ()).map_err(words))
+                .await
+                .expect("a scrub");
+        }
+        let readable = (0..KEYS).filter(|number| first.contains_key(&tablet_of(&key(*number)).0));
+        let mut found = 0;
+        for number in readable {
+            let shard = usize::from(there[&tablet_of(&key(number)).0].0);
+            found += usize::from(get(shard, number).await.expect("a read").is_some());
+        }
+        assert!(0 < found && found < KEYS, "{found}: only the tablet of the file lacks its rows");
+    });
+    node.live(&all_on([1, 1, 0, 0], 0), move |_| async move {
+        assert!(numbers().await.len() > 1, "the others are there");
+    });
 }
