@@ -35,8 +35,8 @@ pub struct TabletMap {
 
 impl TabletMap {
     /// 2^`log2` tablets; more than [`TABLETS_LOG2_MAX`] is taken as that.
-    pub fn new(log2: u8) -> Self {
-        Self { log2: log2.min(TABLETS_LOG2_MAX) }
+    pub const fn new(log2: u8) -> Self {
+        Self { log2: if log2 < TABLETS_LOG2_MAX { log2 } else { TABLETS_LOG2_MAX } }
     }
 
     /// The smallest map with a tablet for each of `shards` shards.

@@ -12,6 +12,7 @@
 //!   5 checksums  := (component:u8 crc32:u32)*          (components by their place in `Component::ALL`)
 //!   6 prefixes   := crc32:u32*                         (of `Index.db` before each entry of `Summary.db`)
 //!   7 large      := what is large in the file          (`extras/large.rs`)
+//!   8 tenancy    := since:u64                          (of the tablet; absent if 0)
 //! position := weight:i8 components:u16 (present:bool [length:u32 bytes]){components}
 //! ```
 //! Sections of other kinds are skipped, so that a later writer may add some. The checksums reveal a changed
@@ -41,6 +42,7 @@ const TABLET: u16 = 4;
 const CHECKSUMS: u16 = 5;
 const PREFIXES: u16 = 6;
 const LARGE: u16 = 7;
+const TENANCY: u16 = 8;
 /// Checksums of stretches are left out if there would be more than this.
 const PREFIXES_MAX: usize = 2 << 20;
 /// Most bytes of the component that are read.
@@ -78,6 +80,9 @@ pub struct TabletMark {
     pub tablet: u32,
     /// The shard that had it.
     pub shard: u32,
+    /// The number of the command that gave the node the tablet; 0 for data from before there were such
+    /// commands.
+    pub since: u64,
 }
 
 /// Contents of `Ceto.db`.
@@ -119,6 +124,9 @@ impl Extras {
         if let Some(mark) = &self.tablet {
             let numbers = [mark.tablet.to_be_bytes(), mark.shard.to_be_bytes()].concat();
             sections.push((TABLET, [&[mark.tablets_log2][..], &numbers].concat()));
+            if mark.since > 0 {
+                sections.push((TENANCY, mark.since.to_be_bytes().to_vec()));
+            }
         }
         if !self.checksums.is_empty() {
             let mut bytes = Vec::new();
@@ -174,6 +182,7 @@ impl Extras {
             return Err(Malformed::over(4, "version", u64::from(version), u64::from(VERSION)));
         }
         let mut extras = Self::default();
+        let mut since = 0;
         for _ in 0..input.u16()? {
             let (kind, length) = (input.u16()?, input.u32()? as usize);
             let at = input.offset();
@@ -198,12 +207,10 @@ impl Extras {
                     extras.schema = Some(SchemaMark { table, revision: section.u64()? });
                 }
                 TABLET => {
-                    extras.tablet = Some(TabletMark {
-                        tablets_log2: section.u8()?,
-                        tablet: section.u32()?,
-                        shard: section.u32()?,
-                    });
+                    let (tablets_log2, tablet, shard) = (section.u8()?, section.u32()?, section.u32()?);
+                    extras.tablet = Some(TabletMark { tablets_log2, tablet, shard, since: 0 });
                 }
+                TENANCY => since = section.u64()?,
                 CHECKSUMS => {
                     while section.remaining() > 0 {
                         let (component, checksum) = (section.u8()?, section.u32()?);
@@ -226,6 +233,7 @@ impl Extras {
         if input.remaining() != 0 {
             return Err(Malformed::invalid(input.offset(), "bytes behind the sections"));
         }
+        extras.tablet.iter_mut().for_each(|mark| mark.since = since);
         Ok(extras)
     }
 }
@@ -281,7 +289,7 @@ mod tests {
                 static_rows: false,
             }),
             schema: Some(SchemaMark { table: [7; 16], revision: 3 }),
-            tablet: Some(TabletMark { tablets_log2: 4, tablet: 11, shard: 2 }),
+            tablet: Some(TabletMark { tablets_log2: 4, tablet: 11, shard: 2, since: 1 << 40 }),
             checksums: vec![(Component::Filter, 1), (Component::Index, 2)],
             prefixes: vec![0, 7, u32::MAX],
             large: LargeData {
@@ -318,6 +326,21 @@ mod tests {
                 assert!(Extras::decode(&bytes[..at]).is_err(), "cut at {at}");
             }
         }
+    }
+
+    #[test]
+    fn a_mark_without_a_tenancy_is_of_the_first_one() {
+        let mut extras = sample();
+        let with = {
+            let mut bytes = Vec::new();
+            extras.encode(&mut bytes);
+            bytes.len()
+        };
+        extras.tablet.as_mut().expect("a mark").since = 0;
+        let mut bytes = Vec::new();
+        extras.encode(&mut bytes);
+        assert_eq!(with - bytes.len(), 14, "the section is left out");
+        assert_eq!(Extras::decode(&bytes).unwrap(), extras);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub use statistics::{
     Cardinality, CommitLogPosition, EncodingMinima, EstimatedHistogram, HeaderColumn, PARTITIONER,
     SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
-pub use table_file::{Sstable, read_header, remove, restore_toc};
+pub use table_file::{Sstable, read_extras, read_header, remove, restore_toc};
 pub use told::{ReadNotes, ToldRead, call_and_note, noting};
 pub use verify::VerifyDepth;
 pub use version::{Format, Version};

@@ -6,6 +6,8 @@
 
 mod opening;
 
+pub use opening::read_extras;
+
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 

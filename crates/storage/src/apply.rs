@@ -103,7 +103,7 @@ impl Storage {
         if self.holds_writers() {
             return Ok(None);
         }
-        let (tablet, durable) = self.taker_of(view)?;
+        let Some((tablet, durable)) = self.taker_of(view)? else { return Ok(None) };
         self.begin_in(&tablet, durable, view.as_bytes(), deadline)
     }
 
@@ -137,11 +137,11 @@ impl Storage {
         let Some(store) = tables.get(&table.id()) else {
             return Err(StorageError::UnknownTable { table: table.id() });
         };
-        let Some(tablet) = store.tablet(store.map().tablet_of(token)) else { return Ok(None) };
+        let Some(tablet) = store.borrow_tablet(store.map().tablet_of(token)) else { return Ok(None) };
         if !store.is_now(table) && !store.is_of(&MutationView::trusted(mutation)?) {
             return Err(StorageError::MutationMisfit { table: table.id() });
         }
-        self.begin_in(tablet, store.is_durable(), mutation, deadline)
+        self.begin_in(&tablet, store.is_durable(), mutation, deadline)
     }
 
     #[inline]
@@ -166,18 +166,22 @@ impl Storage {
         deadline: Deadline,
     ) -> Result<(), StorageError> {
         let mutation = view.as_bytes();
-        let (tablet, durable) = self.taker_of(view)?;
+        let (mut tablet, durable) = self.taker_soon(view, deadline).await?;
         if self.holds_writers() {
             self.wait_for_turn(mutation.len(), deadline).await?;
         }
         let coming = self.0.throttle.coming(mutation.len());
         if durable && self.0.log.is_long(mutation.len()) {
-            let written = self.apply_long(view, &tablet, deadline).await;
+            let written = self.apply_long(view, tablet, deadline).await;
             return written.inspect_err(|error| self.note_write_error(error, true));
         }
         let busy = |_| StorageError::TabletBusy { table: view.table };
         loop {
             reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
+            if tablet.has_left() {
+                tablet = self.taker_soon(view, deadline).await?.0;
+                continue;
+            }
             if let Some((pending, writing)) = self.put(mutation, &tablet, durable)? {
                 // From here on it counts itself.
                 drop(coming);
@@ -191,7 +195,7 @@ impl Storage {
     async fn apply_long(
         &self,
         view: &MutationView<'_>,
-        tablet: &Rc<Tablet>,
+        mut tablet: Rc<Tablet>,
         deadline: Deadline,
     ) -> Result<(), StorageError> {
         let (mutation, busy) = (view.as_bytes(), |_| StorageError::TabletBusy { table: view.table });
@@ -200,6 +204,10 @@ impl Storage {
         let mut turn = self.0.log.long_turn(mutation.len(), deadline).await?;
         loop {
             reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
+            if tablet.has_left() {
+                tablet = self.taker_soon(view, deadline).await?.0;
+                continue;
+            }
             match turn.begin(EntryKind::Mutation, mutation)? {
                 Ok(entry) => {
                     let writing = tablet.begin_write();
@@ -240,6 +248,7 @@ impl Storage {
         tablet: &Rc<Tablet>,
         durable: bool,
     ) -> Result<Option<(Option<Pending>, WriteGuard)>, StorageError> {
+        assert!(!tablet.has_left(), "a tablet that has left takes no writes: {:?}", tablet.id);
         if !durable {
             self.0.log.check_taking()?;
             return Ok(Some((None, tablet.begin_write())));
@@ -249,11 +258,28 @@ impl Storage {
         Ok(appended.map(|pending| (Some(pending), tablet.begin_write())))
     }
 
-    /// The tablet that a mutation goes to now, and whether the commit log is to have it.
+    /// The tablet that a mutation goes to now, and whether the commit log is to have it; `None` if the tablet
+    /// is on its way to this shard.
     #[inline]
-    fn taker_of(&self, view: &MutationView<'_>) -> Result<(Rc<Tablet>, bool), StorageError> {
+    fn taker_of(&self, view: &MutationView<'_>) -> Result<Option<(Rc<Tablet>, bool)>, StorageError> {
         self.check_taking()?;
         self.owner_of(view)
+    }
+
+    /// As [`Storage::taker_of`], after waiting for a tablet that is on its way to this shard.
+    async fn taker_soon(
+        &self,
+        view: &MutationView<'_>,
+        deadline: Deadline,
+    ) -> Result<(Rc<Tablet>, bool), StorageError> {
+        // Bounded by the deadline.
+        loop {
+            if let Some(taker) = self.taker_of(view)? {
+                return Ok(taker);
+            }
+            let store = self.table_store(view.table)?;
+            self.arrived(&store, store.map().tablet_of(view.token), deadline).await?;
+        }
     }
 
     /// Whether writes are taken at all.

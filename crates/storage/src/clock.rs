@@ -95,7 +95,8 @@ impl Storage {
     fn future_writes(&self) -> Vec<(TableId, i64)> {
         let future = &self.0.future_writes;
         for (id, store) in self.0.tables.borrow().iter() {
-            let files = store.tablets().flat_map(|tablet| tablet.files().iter().cloned().collect::<Vec<_>>());
+            let tablets = store.tablets();
+            let files = tablets.iter().flat_map(|tablet| tablet.files().iter().cloned().collect::<Vec<_>>());
             future.note(*id, files.map(|file| file.sstable().max_timestamp()));
         }
         let found: Vec<_> = future.newest.borrow().iter().map(|(id, timestamp)| (*id, *timestamp)).collect();

@@ -1,10 +1,11 @@
-//! Changes of tables: schema changes and truncation.
+//! Changes of tables: schema changes, other tablets, and truncation.
 //!
 //! A schema change is durable in the control plane before any shard applies it. Folders are made when first
 //! needed. A crash between any two steps leaves the change either absent from the agreed schema, and then no
 //! shard has seen it, or in it, and then every shard has it from the next start on. Leftovers of dropped
 //! tables are removed at that start.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,13 +13,14 @@ use model::schema::SchemaChange;
 use model::{Table, TableId};
 use reactor::{Deadline, Group, mesh};
 
+use crate::agreed::{AgreedChanges, OwnParts, OwnTablets, own_tablets};
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_truncation;
 use crate::error::StorageError;
 use crate::manifest::Edit;
 use crate::shard::Storage;
 use crate::snapshot::SnapshotRequest;
-use crate::tablet::TableStore;
+use crate::tablet::{self, FileMark, Folder, Keepers, LeftOut, TableStore, Unplaced};
 
 /// How long a truncation waits for room in the commit log.
 const TRUNCATE_WITHIN: Duration = Duration::from_secs(60);
@@ -36,29 +38,72 @@ impl Storage {
         Ok(())
     }
 
-    /// Applies changes of the schema on every shard. They were agreed upon, and are durable, under the number
-    /// `index`. On shard 0, in the order of the numbers.
+    /// Applies changes of the schema, and of the tablets that this node has, on every shard. They were agreed
+    /// upon, and are durable, under the number `index`. On shard 0, in the order of the numbers.
+    ///
+    /// On return every shard goes by the changes. Tablets that are elsewhere are on their way, and requests
+    /// at their new shards wait for them ([`Storage::tablets_settled`]).
     ///
     /// # Errors
     /// [`StorageError::Schema`] when a change does not follow on the schema; [`StorageError::Shard`] when a
     /// shard could not apply them: it will at the next start.
-    pub async fn apply_agreed(&self, index: u64, changes: &[SchemaChange]) -> Result<(), StorageError> {
+    pub async fn apply_agreed(&self, index: u64, agreed: &AgreedChanges) -> Result<(), StorageError> {
         assert_eq!(self.0.shard, 0, "shard 0 applies what was agreed upon");
         // Noted before the answer, so that a loss of the change would be noticed at a start.
         if let Err(error) = self.0.manifest.note(&[Edit::Agreed(index)]).await {
             reactor::warn!("the manifest cannot be told of a schema change"; error = error);
         }
-        let mut result = self.apply_schema(changes).await;
+        self.apply_everywhere(agreed).await
+    }
+
+    /// Has every shard go by changes, and moves the tablets that are elsewhere now. On shard 0.
+    ///
+    /// # Errors
+    /// As [`Storage::apply_agreed`].
+    pub(crate) async fn apply_everywhere(&self, agreed: &AgreedChanges) -> Result<(), StorageError> {
+        let own = |table: &TableId| self.table_store(*table).ok().map(|store| (*table, store.own()));
+        let before: Vec<(TableId, OwnTablets)> = agreed.tablets.keys().filter_map(own).collect();
+        let mut result = self.apply_here(&agreed.changes, agreed.tablets.clone()).await;
         for shard in 1..self.0.shards {
-            let changes = changes.to_vec();
-            let applied = on_shard(shard, async move |storage| storage.apply_schema(&changes).await).await;
-            result = result.and(applied);
+            let changes = agreed.changes.clone();
+            let tablets: Vec<(TableId, OwnParts)> =
+                agreed.tablets.iter().map(|(table, own)| (*table, own.to_parts())).collect();
+            let applied = on_shard(shard, async move |storage| {
+                let own = tablets.into_iter().map(|(table, own)| (table, OwnTablets::from_parts(own)));
+                storage.apply_here(&changes, own.collect()).await
+            });
+            result = result.and(applied.await);
+        }
+        // Only now: requests at the new shard of a tablet wait for it from before it leaves its old one.
+        for (table, before) in before {
+            self.move_tablets(table, &before);
         }
         result
     }
 
+    /// Has this shard go by changes of the schema and of tablets.
+    async fn apply_here(
+        &self,
+        changes: &[SchemaChange],
+        tablets: BTreeMap<TableId, OwnTablets>,
+    ) -> Result<(), StorageError> {
+        self.apply_schema(changes, &tablets).await?;
+        for (table, own) in tablets {
+            // A table that is not there any more was dropped by a later change of the same command.
+            let Ok(store) = self.table_store(table) else { continue };
+            if store.own() != own {
+                store.set_own(own);
+            }
+        }
+        Ok(())
+    }
+
     /// Applies schema changes to this shard alone, all or none.
-    async fn apply_schema(&self, changes: &[SchemaChange]) -> Result<(), StorageError> {
+    async fn apply_schema(
+        &self,
+        changes: &[SchemaChange],
+        tablets: &BTreeMap<TableId, OwnTablets>,
+    ) -> Result<(), StorageError> {
         let mut schema = (*self.schema()).clone();
         for change in changes {
             schema.apply(change)?;
@@ -74,10 +119,8 @@ impl Storage {
                     }
                 }
                 None => {
-                    let place = (self.0.shard, self.0.shards);
-                    let keepers = (&self.0.cache, &self.0.damage, &self.0.manifest);
-                    let store = TableStore::open(table, &self.0.config.data_dir, place, keepers).await?;
-                    made.push((table.id(), Rc::new(store)));
+                    let own = own_tablets(tablets, table, self.0.shards);
+                    made.push((table.id(), Rc::new(self.make_table(table, own).await?)));
                 }
             }
         }
@@ -95,10 +138,31 @@ impl Storage {
         Ok(())
     }
 
+    /// Opens a table that is new on this shard. Its folder may be there, with files that were put there by
+    /// hand.
+    async fn make_table(&self, table: &Rc<Table>, own: OwnTablets) -> Result<TableStore, StorageError> {
+        let (config, place) = (&self.0.config, (self.0.shard, self.0.shards));
+        let directory = tablet::directory_of(&config.data_dir, table);
+        let found = tablet::find(&directory, table).await?;
+        if self.0.shard == 0 {
+            tablet::set_misnumbered_aside(&directory, &found.misnumbered, &self.0.damage).await?;
+        }
+        let unplaced = found.unplaced.into_iter().map(|(descriptor, error)| Unplaced::new(descriptor, error));
+        let is_ours =
+            |mark: &FileMark| own.owner(mark.tablet, place.1).is_some_and(|o| o.since == mark.since);
+        let folder = Folder {
+            files: found.files.into_iter().filter(|(_, mark)| is_ours(mark)).collect(),
+            unplaced: unplaced.collect(),
+            numbers: found.numbers,
+        };
+        let keepers = Keepers { cache: &self.0.cache, damage: &self.0.damage, manifest: &self.0.manifest };
+        TableStore::open(table, &config.data_dir, place, keepers, (own, &folder)).await
+    }
+
     /// Removes the files of a dropped table on this shard. Files that cannot be removed now are removed at
     /// the next start.
     async fn drop_table(&self, store: &TableStore) {
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             tablet.mark_dropped();
             let Some(_alone) = tablet.alone().await else { continue };
             let (memtables, files) = tablet.clear();
@@ -179,6 +243,8 @@ impl Storage {
     pub async fn truncate(&self, table: TableId) -> Result<(), StorageError> {
         let store = self.table_store(table)?;
         self.snapshot_automatically("truncated", &[store.table()]).await?;
+        // A tablet that moved meanwhile might be missed.
+        let _hold = self.hold_moves(table).await?;
         for shard in 0..self.0.shards {
             on_shard(shard, async move |storage| storage.truncate_shard(table).await).await?;
         }
@@ -193,15 +259,19 @@ impl Storage {
     pub async fn truncate_shard(&self, table: TableId) -> Result<(), StorageError> {
         let store = self.table_store(table)?;
         let mut alone = Vec::new();
-        for tablet in store.tablets() {
+        let tablets = store.tablets();
+        for tablet in &tablets {
             alone.push(tablet.alone().await.ok_or(StorageError::Draining)?);
+            self.forget_shared(tablet).await?;
         }
-        let generations: Vec<u64> = store
-            .tablets()
+        let generations: Vec<u64> = tablets
+            .iter()
             .flat_map(|tablet| {
                 let mut generations = tablet.orphans();
                 generations.extend(tablet.files().iter().map(|file| file.generation()));
-                generations.extend(tablet.left_out().iter().map(|file| file.descriptor.generation()));
+                let left_out = tablet.left_out();
+                let is_ours = |file: &&LeftOut| !file.is_shared || self.0.shard == 0;
+                generations.extend(left_out.iter().filter(is_ours).map(|f| f.descriptor.generation()));
                 generations
             })
             .collect();
@@ -212,13 +282,13 @@ impl Storage {
             self.0.log.sync().await.map(|()| hold)
         };
         let hold =
-            logged.await.inspect_err(|_| store.tablets().for_each(|tablet| tablet.doubt_truncation()))?;
+            logged.await.inspect_err(|_| tablets.iter().for_each(|tablet| tablet.doubt_truncation()))?;
         let removing: Vec<Edit> = generations.iter().map(|g| Edit::Removing((table, *g))).collect();
         let noted = self.0.manifest.note(&removing).await;
         if let Err(error) = &noted {
             reactor::warn!("files of a truncated table stay until the manifest can be written"; error = error);
         }
-        for tablet in store.tablets() {
+        for tablet in &tablets {
             let (memtables, files) = tablet.clear();
             memtables.iter().for_each(|memtable| memtable.release_log());
             for file in files {
@@ -226,7 +296,7 @@ impl Storage {
             }
         }
         let mut gone = true;
-        for tablet in store.tablets() {
+        for tablet in &tablets {
             gone &= self.discard_orphans(tablet).await;
         }
         if gone {

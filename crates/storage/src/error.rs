@@ -175,13 +175,20 @@ pub enum StorageError {
         /// Its id.
         table: TableId,
     },
-    /// The tablet belongs to another shard.
-    #[error("shard {shard} was asked for a token of shard {owner}")]
+    /// The tablet belongs to another shard, or to another node.
+    #[error(
+        "shard {shard} was asked for tablet {tablet} of table {table}, which {}",
+        owner.map_or_else(|| "this node does not have".to_owned(), |owner| format!("shard {owner} has"))
+    )]
     WrongShard {
+        /// The table.
+        table: TableId,
+        /// The number of the tablet.
+        tablet: u32,
         /// This shard.
         shard: usize,
-        /// The owner.
-        owner: usize,
+        /// The shard of this node that has it, as far as this shard was told; `None` if no shard has.
+        owner: Option<usize>,
     },
     /// Memory for writes stayed full until the deadline.
     #[error("no memory for the write within its time: {used} of {limit} bytes are dirty")]
@@ -200,8 +207,8 @@ pub enum StorageError {
     /// The commit log had no room until the deadline.
     #[error("the commit log had no room for the write within its time")]
     CommitlogTimedOut,
-    /// The tablet stayed closed for writes, by a truncation or a slow flush, until the deadline.
-    #[error("table {table} took no writes within the write's time")]
+    /// The tablet stayed closed, by a truncation, a slow flush or a move between shards, until the deadline.
+    #[error("a tablet of table {table} was closed for longer than the request may take")]
     TabletBusy {
         /// The table.
         table: TableId,

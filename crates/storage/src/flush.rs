@@ -22,8 +22,8 @@ use sstable::{
     WriterOptions,
 };
 
+use crate::commitlog::flushed::encode_flushed;
 use crate::commitlog::format::EntryKind;
-use crate::commitlog::replay::encode_flushed;
 use crate::directory;
 use crate::error::StorageError;
 use crate::large_data::Watch;
@@ -56,7 +56,7 @@ impl Storage {
     /// log.
     pub async fn flush(&self, table: TableId) -> Result<(), StorageError> {
         let store = self.table_store(table)?;
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             self.flush_tablet(tablet).await?;
         }
         Ok(())
@@ -76,7 +76,7 @@ impl Storage {
     /// As [`Storage::flush_all`].
     pub async fn flush_tables(&self, tables: &[TableId]) -> Result<(), StorageError> {
         let stores = tables.iter().filter_map(|table| self.table_store(*table).ok());
-        self.flush_each(stores.flat_map(|store| store.tablets().cloned().collect::<Vec<_>>()).collect()).await
+        self.flush_each(stores.flat_map(|store| store.tablets()).collect()).await
     }
 
     /// Flushes tablets, [`FLUSHES_MAX`] at a time: a small memtable's flush only waits for the disk's syncs,
@@ -86,7 +86,9 @@ impl Storage {
         // All are sealed first, so that one sync of the log covers them: the marks of flushes grow it.
         for tablet in &tablets {
             // One that is being flushed seals by itself afterwards.
-            if let Some(_turn) = tablet.flushing.try_acquire(1) {
+            if let Some(_turn) = tablet.flushing.try_acquire(1)
+                && !tablet.has_left()
+            {
                 tablet.seal_at(|| (!self.0.replaying.get()).then(|| self.0.log.end())).await;
             }
         }
@@ -159,6 +161,15 @@ impl Storage {
     /// Flushes one tablet.
     pub(crate) async fn flush_tablet(&self, tablet: &Rc<Tablet>) -> Result<(), StorageError> {
         let Ok(_turn) = tablet.flushing.acquire(1).await else { return Err(StorageError::Draining) };
+        self.flush_in_turn(tablet).await
+    }
+
+    /// As [`Storage::flush_tablet`], for a caller that has the tablet's turn to flush.
+    pub(crate) async fn flush_in_turn(&self, tablet: &Rc<Tablet>) -> Result<(), StorageError> {
+        if tablet.has_left() {
+            // It was flushed before.
+            return Ok(());
+        }
         tablet.seal_at(|| (!self.0.replaying.get()).then(|| self.0.log.end())).await;
         // Bounded: memtables are sealed only under the turn that is held here.
         while let Some(memtable) = tablet.sealed() {
@@ -206,7 +217,8 @@ impl Storage {
             tablet.set_marked(false);
             return;
         };
-        let payload = encode_flushed(tablet.table().id(), tablet.id, upto);
+        let table = tablet.table();
+        let payload = encode_flushed(table.id(), (table.tablets(), tablet.id), upto);
         // A log without room would else hold up the end of the process once for every tablet.
         let until = self.0.disk.drain_until.get().unwrap_or_else(|| Deadline::after(MARK_WITHIN));
         let marked = self.0.log.append(EntryKind::Flushed, &payload, until).await;
@@ -294,6 +306,7 @@ impl Storage {
             directory::ensure(directory).await?;
             tablet.set_directory();
         }
+        assert!(!tablet.has_left(), "a tablet that has left writes no file: {:?}", tablet.id);
         let generation = tablet.free_generation().await?;
         let options = WriterOptions {
             summary_ratio: self.0.config.summary_ratio,
@@ -302,6 +315,7 @@ impl Storage {
                 tablets_log2: table.definition().tablets_log2,
                 tablet: tablet.id.0,
                 shard: reactor::shard_id() as u32,
+                since: tablet.since,
             }),
             level: i32::try_from(level).unwrap_or(i32::MAX),
             memory: Some(self.0.cache.components().clone()),

@@ -10,11 +10,12 @@ use model::mutation::MutationView;
 use model::schema::SchemaChange;
 
 use crate::agreed::log as schema_log;
+use crate::commitlog::flushed::decode_flushed;
 use crate::commitlog::format::{
     EntryKind, HEADER_BYTES, SegmentHeader, decode_position, encode_entry, entry_at, entry_bytes, find_entry,
 };
 use crate::commitlog::pieces::Piece;
-use crate::commitlog::replay::{batch_mutations, decode_flushed, decode_truncation};
+use crate::commitlog::replay::{batch_mutations, decode_truncation};
 use crate::error::StorageError;
 use crate::manifest::format;
 

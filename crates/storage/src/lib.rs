@@ -29,6 +29,7 @@ mod manifest;
 #[doc(hidden)]
 pub mod measuring;
 mod memtable;
+mod moves;
 mod open;
 mod partition_guard;
 mod read;
@@ -42,7 +43,7 @@ mod takeover;
 mod throttle;
 mod warm;
 
-pub use agreed::AgreedSchema;
+pub use agreed::{AgreedChanges, AgreedSchema, OwnTablet, OwnTablets};
 pub use apply::Applying;
 pub use batchlog::LoggedBatch;
 pub use commitlog::CommitlogStats;

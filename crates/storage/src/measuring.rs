@@ -62,7 +62,7 @@ const BOOT: BootId = [0; 16];
 /// [`StorageError::UnknownTable`].
 pub async fn update_row_cache(storage: &Storage, table: TableId) -> Result<(), StorageError> {
     let store = storage.table_store(table)?;
-    for tablet in store.tablets() {
+    for tablet in &store.tablets() {
         tablet.seal_at(|| None).await;
         // Bounded, because no other task seals memtables.
         while let Some(memtable) = tablet.sealed() {

@@ -150,7 +150,7 @@ impl Storage {
             name: table.name().to_owned(),
             parts: vec![(0, 0); ring.count() as usize],
         };
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             let memtables = tablet.memtables();
             let mut partitions = memtables.iter().map(|m| m.partition_count() as u64).sum::<u64>();
             let mut bytes = tablet.memtable_bytes() as u64;
@@ -176,7 +176,7 @@ impl Storage {
             name: table.name().to_owned(),
             ..TableReport::default()
         };
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             report.tablets += 1;
             let memtables = tablet.memtables();
             report.memtable_bytes += tablet.memtable_bytes();

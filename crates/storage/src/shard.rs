@@ -9,7 +9,6 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 use memory::Budget;
-use model::Token;
 use model::mutation::MutationView;
 use model::schema::{Schema, TableId};
 use reactor::{Deadline, Event, Gate};
@@ -27,7 +26,7 @@ use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::sampling::{Sampled, Samplings};
 use crate::snapshot::Snapshots;
-use crate::tablet::{Damage, TableStore, Tablet};
+use crate::tablet::{Damage, Moves, TableStore, Tablet};
 use crate::throttle::Throttle;
 
 /// Read buffers kept for the next read.
@@ -74,6 +73,8 @@ pub(crate) struct Inner {
     pub(crate) tasks: Gate,
     pub(crate) snapshots: Snapshots,
     pub(crate) imports: Imports,
+    /// Used on shard 0.
+    pub(crate) moves: Moves,
     pub(crate) disk: DiskWatch,
     pub(crate) future_writes: FutureWrites,
     scratches: RefCell<Vec<VisibleScratch>>,
@@ -161,6 +162,7 @@ impl Inner {
             tasks: Gate::new(),
             snapshots: Snapshots::default(),
             imports: Imports::default(),
+            moves: Moves::default(),
             disk: DiskWatch::new(),
             future_writes: FutureWrites::new(),
             mutation_bytes_max: config.mutation_bytes_max(),
@@ -273,18 +275,23 @@ impl Storage {
     }
 
     /// The tablet of a mutation, after checking that the mutation fits its table and belongs to this shard;
-    /// and whether its keyspace has writes in the commit log.
+    /// and whether its keyspace has writes in the commit log. `None` if the tablet is on its way here.
     #[inline]
-    pub(crate) fn owner_of(&self, view: &MutationView<'_>) -> Result<(Rc<Tablet>, bool), StorageError> {
+    pub(crate) fn owner_of(
+        &self,
+        view: &MutationView<'_>,
+    ) -> Result<Option<(Rc<Tablet>, bool)>, StorageError> {
         let tables = self.0.tables.borrow();
         let Some(store) = tables.get(&view.table) else {
             return Err(StorageError::UnknownTable { table: view.table });
         };
-        let tablet = self.tablet(store, view.token)?;
+        let Some(tablet) = store.tablet(store.map().tablet_of(view.token)) else {
+            return self.elsewhere(store, store.map().tablet_of(view.token)).map(|()| None);
+        };
         if !store.is_of(view) {
             return Err(StorageError::MutationMisfit { table: view.table });
         }
-        Ok((tablet, store.is_durable()))
+        Ok(Some((tablet, store.is_durable())))
     }
 
     /// Called when memory fills faster than it is flushed: a write of `bytes` waits for its turn, and for
@@ -322,23 +329,12 @@ impl Storage {
         self.0.tables.borrow().get(&table).cloned().ok_or(StorageError::UnknownTable { table })
     }
 
-    /// The tablet of a token, if this shard has it.
-    #[inline]
-    pub(crate) fn tablet(&self, store: &TableStore, token: Token) -> Result<Rc<Tablet>, StorageError> {
-        let map = store.map();
-        let id = map.tablet_of(token);
-        store.tablet(id).cloned().ok_or_else(|| StorageError::WrongShard {
-            shard: self.0.shard,
-            owner: map.shard_of(id, self.0.shards),
-        })
-    }
-
     /// All tablets of this shard, tables by id.
     pub(crate) fn tablets(&self) -> Vec<Rc<Tablet>> {
         let tables = self.0.tables.borrow();
         let mut stores: Vec<_> = tables.iter().collect();
         stores.sort_by_key(|(id, _)| **id);
-        stores.into_iter().flat_map(|(_, store)| store.tablets().cloned()).collect()
+        stores.into_iter().flat_map(|(_, store)| store.tablets()).collect()
     }
 
     /// Memory and files of each table on this shard.
@@ -346,19 +342,21 @@ impl Storage {
         let tables = self.0.tables.borrow();
         let mut stats: Vec<TableStats> = tables
             .iter()
-            .map(|(id, store)| TableStats {
-                table: *id,
-                memtable_bytes: store.tablets().map(|t| t.memtable_bytes()).sum(),
-                memtable_partitions: store
-                    .tablets()
-                    .flat_map(|t| t.memtables())
-                    .map(|m| m.partition_count())
-                    .sum(),
-                files: store.tablets().map(|t| t.files().len()).sum(),
-                file_bytes: store
-                    .tablets()
-                    .flat_map(|t| t.files().iter().map(|f| f.sstable().bytes_on_disk()).collect::<Vec<_>>())
-                    .sum(),
+            .map(|(id, store)| {
+                let tablets = store.tablets();
+                let memtables = tablets.iter().flat_map(|t| t.memtables());
+                let files: Vec<_> = tablets.iter().map(|t| t.files()).collect();
+                TableStats {
+                    table: *id,
+                    memtable_bytes: tablets.iter().map(|t| t.memtable_bytes()).sum(),
+                    memtable_partitions: memtables.map(|m| m.partition_count()).sum(),
+                    files: files.iter().map(|files| files.len()).sum(),
+                    file_bytes: files
+                        .iter()
+                        .flat_map(|f| f.iter())
+                        .map(|f| f.sstable().bytes_on_disk())
+                        .sum(),
+                }
             })
             .collect();
         stats.sort_by_key(|s| s.table);

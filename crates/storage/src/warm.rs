@@ -205,11 +205,9 @@ impl Storage {
 
     /// Whether a partition belongs to a table and a tablet of this shard.
     fn is_mine(&self, saved: &Saved) -> bool {
-        let schema = self.schema();
-        schema.table_by_id(saved.table).is_some_and(|table| {
-            let map = table.tablets();
+        self.table_store(saved.table).is_ok_and(|store| {
             let token = model::token::murmur3_token(&saved.key);
-            !saved.key.is_empty() && map.shard_of(map.tablet_of(token), self.0.shards) == self.0.shard
+            !saved.key.is_empty() && store.is_own(store.map().tablet_of(token))
         })
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use model::schema::{Schema, SchemaChange};
 use reactor::{Group, mesh};
-use storage::StorageError;
+use storage::{AgreedChanges, StorageError};
 
 use super::{ControlPlane, SchemaNews};
 use crate::NodeNumber;
@@ -109,7 +109,8 @@ impl ControlPlane {
             if changes.is_empty() {
                 return Ok(());
             }
-            let applied = storage.apply_agreed(index, &changes).await;
+            let agreed = AgreedChanges { changes: changes.clone(), ..AgreedChanges::default() };
+            let applied = storage.apply_agreed(index, &agreed).await;
             // A durable change has happened, even if a shard could not apply it: everybody hears of it.
             if let Some(listener) = listener {
                 listener(SchemaNews { before, changes, replaced }).await;

@@ -5,6 +5,7 @@
 //! up with what a majority committed before its storage is handed out.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -156,6 +157,7 @@ async fn open_group(
         changes: state.history(),
         index: state.last_command(),
         expects_manifest: earlier.map_or(exists, |earlier| earlier.expects_manifest),
+        tablets: BTreeMap::new(),
     };
     let control = ControlPlane {
         effective: Cell::new(group.applied()),

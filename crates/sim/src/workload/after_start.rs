@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::Token;
 
 use super::read::{Question, WRONG, whole};
-use super::{SLOTS, TIMESTAMP_GAP, Worker, owner, seconds};
+use super::{SLOTS, TIMESTAMP_GAP, Worker, place, seconds, tablet_of};
 use crate::history::SeenTable;
 
 impl Worker {
@@ -47,10 +47,11 @@ impl Worker {
         let mut shared = self.shared.borrow_mut();
         let shared = &mut *shared;
         let before = shared.shards.1;
+        let moved = std::mem::take(&mut shared.moved);
         let slots: Vec<usize> = (0..SLOTS).filter(|slot| shared.tables[*slot].is_some()).collect();
         let loses = shared.lost_unsynced && !shared.batch;
         for shard in 0..before {
-            let owns = |_: usize, key: u8| owner(key, before) == shard;
+            let owns = |slot: usize, key: u8| place((slot, tablet_of(key)), before, &moved) == shard;
             let durable = shared.durable[shard];
             shared.history.settle(shard, durable, loses, &slots, now, &found, &owns)?;
         }

@@ -49,9 +49,13 @@ impl Worker {
 
     pub(super) async fn truncate(&self, slot: usize) -> Result<(), String> {
         let Some(table) = self.table_id(slot) else { return Ok(()) };
+        // A tablet that has not left yet is truncated with its old shard.
+        if !self.moved().await? {
+            return Ok(());
+        }
         let shard = below(self.shards as u64) as usize;
         self.forget_snapshot(slot);
-        let keys = (0..KEYS).filter(|key| self.owner(*key) == shard).collect();
+        let keys = (0..KEYS).filter(|key| self.owner(slot, *key) == shard).collect();
         let operation = self.shared.borrow_mut().history.begin(slot, shard, Action::Truncate { keys });
         let truncated = self
             .on(shard, async move |storage| {

@@ -7,17 +7,19 @@
 mod after_start;
 mod flip;
 mod maintain;
+mod moves;
 mod read;
 mod schema;
 mod snapshot;
 mod write;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use model::tablet::TabletMap;
+use model::tablet::{TabletId, TabletMap};
 use model::{Table, TableId};
 use reactor::{Group, ShardInfo, mesh};
 use storage::{CommitlogSync, FailurePolicy, Identity, Storage, StorageConfig, StorageError};
@@ -29,6 +31,8 @@ use snapshot::Snapshot;
 /// Tables at work.
 pub const SLOTS: usize = 3;
 const KEYS: u8 = 12;
+/// Tablets of each table.
+const MAP: TabletMap = TabletMap::new(2);
 const COMPONENTS: u64 = 5;
 /// Between the timestamps of two writes; more than the next one.
 const TIMESTAMP_STEP: i64 = 64;
@@ -74,6 +78,8 @@ pub struct Shared {
     pub faulty: bool,
     /// Operations promised to be durable, by shard.
     durable: Vec<usize>,
+    /// Shards of tablets that were moved in this life, by slot and tablet.
+    moved: BTreeMap<(usize, u32), usize>,
     /// Table in each slot, and one that may be there instead.
     tables: [Option<u128>; SLOTS],
     doubtful: Option<(usize, Option<u128>)>,
@@ -117,6 +123,7 @@ impl Shared {
             lost_unsynced: false,
             faulty: false,
             durable: vec![0; shards],
+            moved: BTreeMap::new(),
             tables: [None; SLOTS],
             doubtful: None,
             altering: None,
@@ -319,7 +326,7 @@ impl Worker {
 
     async fn step(&self) -> Result<(), String> {
         let slot = below(SLOTS as u64) as usize;
-        let step = below(40);
+        let step = below(42);
         self.shared.borrow_mut().doing = match step {
             0..=23 => "writing",
             24..=33 => "reading",
@@ -327,6 +334,7 @@ impl Worker {
             36 => "compacting",
             37 => "truncating, or with a snapshot",
             38 => "making a table or a column anew",
+            40 | 41 => "moving tablets",
             _ => "sleeping",
         };
         match step {
@@ -340,6 +348,7 @@ impl Worker {
             37 => self.take_in_again(slot).await,
             38 if below(4) == 0 => self.remake(slot).await,
             38 if below(2) == 0 => self.alter(slot).await,
+            40 | 41 => self.move_tablets(slot).await,
             _ => {
                 let before = self.shared.borrow().history.len();
                 reactor::sleep(PERIOD * (1 + below(8) as u32)).await;
@@ -363,8 +372,14 @@ impl Worker {
         self.table_id(slot).and_then(|id| self.storage.schema().table_by_id(id).cloned())
     }
 
-    fn owner(&self, key: u8) -> usize {
-        owner(key, self.shards)
+    /// The shard of a key.
+    fn owner(&self, slot: usize, key: u8) -> usize {
+        self.place(slot, tablet_of(key))
+    }
+
+    /// The shard of a tablet, where it is or is on its way to.
+    fn place(&self, slot: usize, tablet: TabletId) -> usize {
+        place((slot, tablet), self.shards, &self.shared.borrow().moved)
     }
 
     /// Runs something with the storage of a shard; its error in words.
@@ -385,8 +400,11 @@ impl Worker {
     }
 }
 
-/// The shard of a key.
-fn owner(key: u8, shards: usize) -> usize {
-    let map = TabletMap::new(2);
-    map.shard_of(map.tablet_of(token(key)), shards)
+fn tablet_of(key: u8) -> TabletId {
+    MAP.tablet_of(token(key))
+}
+
+/// The shard of a tablet in a life with so many shards, where some tablets were moved.
+fn place((slot, tablet): (usize, TabletId), shards: usize, moved: &BTreeMap<(usize, u32), usize>) -> usize {
+    moved.get(&(slot, tablet.0)).copied().unwrap_or_else(|| MAP.shard_of(tablet, shards))
 }

@@ -80,6 +80,7 @@ impl Worker {
                     let mut shared = self.shared.borrow_mut();
                     shared.doubtful = None;
                     shared.tables[slot] = None;
+                    shared.moved.retain(|(moved, _), _| *moved != slot);
                     shared.history.forget(slot);
                 }
                 self.make(slot).await

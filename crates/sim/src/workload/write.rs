@@ -52,7 +52,7 @@ impl Worker {
     fn begin_write(&self, slot: usize) -> Option<(usize, usize, Vec<u8>)> {
         let table = self.table(slot)?;
         let key = below(u64::from(KEYS)) as u8;
-        let (now, owner) = (seconds(), self.owner(key));
+        let (now, owner) = (seconds(), self.owner(slot, key));
         let mut changes: Vec<Change> = Vec::new();
         for _ in 0..1 + below(4) * below(2) {
             // A mutation has one static row; a row may come several times.

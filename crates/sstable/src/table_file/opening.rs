@@ -63,7 +63,11 @@ async fn read_optional(
     }
 }
 
-async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, SstableError> {
+/// Reads the `Ceto.db` of a table file alone; empty extras if the file has none.
+///
+/// # Errors
+/// [`SstableError::Corrupt`]; reading errors.
+pub async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, SstableError> {
     let path = descriptor.path(dir, Component::Ceto);
     match read_all(&path, EXTRAS_BYTES_MAX as usize).await {
         Ok(bytes) => Extras::decode(&bytes).map_err(|error| error.of(Component::Ceto, &path)),

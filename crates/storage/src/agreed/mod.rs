@@ -1,13 +1,19 @@
-//! The schema on which the control plane above this crate has agreed.
+//! The schema on which the control plane above this crate has agreed, and the tablets of this node (`own`).
 //!
-//! The control plane keeps the schema durably. A start of the storage gets it as an [`AgreedSchema`]; the
-//! changes after that come by `Storage::apply_agreed`. `log` reads the schema log of earlier versions.
+//! The control plane keeps both durably. A start of the storage gets them as an [`AgreedSchema`]; the changes
+//! after that come by `Storage::apply_agreed`. `log` reads the schema log of earlier versions.
 
 pub(crate) mod log;
+mod own;
 #[cfg(test)]
 mod tests;
 
-use model::schema::{Schema, SchemaChange, TableId};
+use std::collections::BTreeMap;
+
+use model::schema::{Schema, SchemaChange, Table, TableId};
+
+pub(crate) use own::OwnParts;
+pub use own::{OwnTablet, OwnTablets};
 
 /// The schema on which the control plane has agreed, at a start.
 #[derive(Debug, Clone)]
@@ -18,6 +24,30 @@ pub struct AgreedSchema {
     pub index: u64,
     /// Whether there has to be a manifest.
     pub expects_manifest: bool,
+    /// The tablets of this node, by table. A table that is not in it is wholly this node's, spread over its
+    /// shards by arithmetic ([`OwnTablets::alone`]).
+    pub tablets: BTreeMap<TableId, OwnTablets>,
+}
+
+impl AgreedSchema {
+    /// The tablets of a table that this node has.
+    pub(crate) fn own_tablets(&self, table: &Table, shards: usize) -> OwnTablets {
+        own_tablets(&self.tablets, table, shards)
+    }
+}
+
+/// The tablets of a table that a node of `shards` shards has, by what it was told of some tables.
+pub(crate) fn own_tablets(told: &BTreeMap<TableId, OwnTablets>, table: &Table, shards: usize) -> OwnTablets {
+    told.get(&table.id()).cloned().unwrap_or_else(|| OwnTablets::alone(table.tablets(), shards))
+}
+
+/// What one command of the control plane changes.
+#[derive(Debug, Clone, Default)]
+pub struct AgreedChanges {
+    /// Changes of the schema, in order.
+    pub changes: Vec<SchemaChange>,
+    /// The tablets that this node has from now on, for each table whose tablets change.
+    pub tablets: BTreeMap<TableId, OwnTablets>,
 }
 
 /// Tables that a history dropped and did not create again.

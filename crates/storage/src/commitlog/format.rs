@@ -10,7 +10,8 @@ const ENTRY_HEAD_BYTES: usize = 16;
 const CHECKSUM_AT: usize = ENTRY_HEAD_BYTES - 4;
 const ALIGNMENT: usize = 8;
 const MAGIC: &[u8; 8] = b"cetolog\n";
-const VERSION: u32 = 2;
+/// Version 3 has the number of tablets in [`EntryKind::Flushed`].
+const VERSION: u32 = 3;
 /// The oldest version that is read.
 const VERSION_LEAST: u32 = 1;
 /// A byte of an entry's head in version 2, zero in version 1: the entry has one checksum, over all its bytes.
@@ -84,6 +85,9 @@ impl SegmentHeader {
     }
 }
 
+/// Bytes of an encoded position.
+pub(crate) const POSITION_BYTES: usize = 12;
+
 /// A position in the log of one shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
@@ -104,7 +108,8 @@ pub(crate) enum EntryKind {
     Synced = 3,
     /// The segment ends here on purpose.
     End = 4,
-    /// Entries of a tablet before a position are in durable table files. Payload: table id, tablet, position.
+    /// Entries of a tablet before a position are in durable table files. Payload: table id, tablet, position,
+    /// number of tablets.
     Flushed = 5,
     /// Writes that happen together or not at all. Payload: an id, then mutations, each with its length.
     Batch = 6,
@@ -287,7 +292,7 @@ pub(crate) fn encode_position(position: Position) -> [u8; 12] {
 
 /// Reads the payload of a [`EntryKind::Synced`] entry.
 pub(crate) fn decode_position(bytes: &[u8]) -> Option<Position> {
-    let bytes: &[u8; 12] = bytes.try_into().ok()?;
+    let bytes: &[u8; POSITION_BYTES] = bytes.try_into().ok()?;
     Some(Position {
         segment: u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")),
         offset: u32_at(bytes, 8),

@@ -9,6 +9,7 @@
 //! on it and on all before it was given back.
 
 mod append;
+pub(crate) mod flushed;
 pub(crate) mod format;
 mod group;
 mod long;

@@ -9,13 +9,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use model::TableId;
-use model::tablet::TabletId;
+use model::tablet::TabletMap;
+use model::{TableId, Token};
 use reactor::file::{ALIGNMENT, AlignedBuf, File, OpenOptions};
 
+use super::flushed::{Flushes, decode_flushed};
 use super::format::{
     BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, begins_entry,
-    decode_position, encode_entry, encode_position, entry_at, entry_bytes, find_entry_before,
+    decode_position, encode_entry, entry_at, entry_bytes, find_entry_before,
 };
 use super::pieces::{Joined, Joiner, Whole};
 use crate::error::StorageError;
@@ -45,7 +46,7 @@ pub(crate) struct OldLog {
     /// The last truncation of each table: earlier entries do not count.
     truncations: BTreeMap<TableId, Position>,
     /// Position up to which each tablet was flushed.
-    flushed: BTreeMap<(TableId, TabletId), Position>,
+    flushed: Flushes,
     /// Table files that truncations had to remove.
     pub(crate) truncated_files: BTreeMap<TableId, Vec<u64>>,
     /// Unfinished batches, with their positions.
@@ -87,7 +88,7 @@ impl OldLog {
         let mut log = Self {
             segments: open_segments(directory, ignore_errors, listed).await?,
             truncations: BTreeMap::new(),
-            flushed: BTreeMap::new(),
+            flushed: Flushes::default(),
             truncated_files: BTreeMap::new(),
             batches: BTreeMap::new(),
             entries_of: BTreeMap::new(),
@@ -219,9 +220,8 @@ impl OldLog {
                         self.truncated_files.entry(table).or_default().extend(generations);
                     }
                     EntryKind::Flushed => {
-                        let Some((tablet, upto)) = decode_flushed(payload) else { continue };
-                        let known = self.flushed.entry(tablet).or_insert(upto);
-                        *known = upto.max(*known);
+                        let Some((table, tablet, upto)) = decode_flushed(payload) else { continue };
+                        self.flushed.note(table, tablet, upto);
                     }
                     EntryKind::Batch => {
                         let Some((id, mutations)) = payload.split_first_chunk() else { continue };
@@ -316,9 +316,10 @@ impl OldLog {
         Ok(truncated)
     }
 
-    /// Whether the entry at a place is in a table file already.
-    pub(crate) fn is_flushed(&self, table: TableId, tablet: TabletId, place: Position) -> bool {
-        self.flushed.get(&(table, tablet)).is_some_and(|upto| place < *upto)
+    /// Whether the entry at a place, for a token of a table that is cut as `map` now, is in a table file
+    /// already.
+    pub(crate) fn is_flushed(&self, table: TableId, map: TabletMap, token: Token, place: Position) -> bool {
+        self.flushed.upto(table, map, token).is_some_and(|upto| place < upto)
     }
 
     /// Makes all entries unreadable, durably, the oldest first: as long as an entry can be read, the later
@@ -559,18 +560,4 @@ pub(crate) fn decode_truncation(bytes: &[u8]) -> Option<(TableId, impl Iterator<
     let generations =
         generations.chunks_exact(8).map(|g| u64::from_le_bytes(g.try_into().expect("eight bytes")));
     Some((TableId(*table), generations))
-}
-
-/// The payload of a flush: everything of the tablet before the position is in table files.
-pub(crate) fn encode_flushed(table: TableId, tablet: TabletId, upto: Position) -> Vec<u8> {
-    let mut bytes = table.0.to_vec();
-    bytes.extend_from_slice(&tablet.0.to_le_bytes());
-    bytes.extend_from_slice(&encode_position(upto));
-    bytes
-}
-
-pub(crate) fn decode_flushed(bytes: &[u8]) -> Option<((TableId, TabletId), Position)> {
-    let (table, rest) = bytes.split_first_chunk::<16>()?;
-    let (tablet, rest) = rest.split_first_chunk::<4>()?;
-    Some(((TableId(*table), TabletId(u32::from_le_bytes(*tablet))), decode_position(rest)?))
 }

@@ -23,18 +23,18 @@ impl Storage {
     pub async fn cleanup(&self, table: TableId) -> Result<CompactOutcome, StorageError> {
         let store = self.table_store(table)?;
         let mut outcome = CompactOutcome::default();
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             // Otherwise the memtable's partitions would come to a file later.
             self.flush_tablet(tablet).await?;
             // Bounded: a rewritten file has no partition outside the tablet.
-            while first_outside(tablet).is_some() {
+            while !tablet.is_gone() && first_outside(tablet).is_some() {
                 let Ok(permit) = tablet.compacting.acquire(COMPACTIONS_MAX).await else {
                     return Err(StorageError::Draining);
                 };
-                let Some(file) = first_outside(tablet).filter(|_| !tablet.is_dropped()) else { break };
+                let Some(file) = first_outside(tablet).filter(|_| !tablet.is_gone()) else { break };
                 let ended = self.rewrite_one(tablet, file, CompactionKind::Cleanup).await;
                 drop(permit);
-                let ended = ended?;
+                let ended = self.unless_left(tablet, ended).await?;
                 outcome.count(ended);
                 if ended == Ended::Stopped {
                     return Ok(outcome);

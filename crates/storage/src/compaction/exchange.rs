@@ -26,6 +26,7 @@ impl Storage {
         new: &[Rc<TableFile>],
     ) -> Result<(), StorageError> {
         let Ok(_turn) = tablet.exchanging.acquire(1).await else { return Err(StorageError::Draining) };
+        assert!(!tablet.has_left(), "a tablet that has left changes no files: {:?}", tablet.id);
         // In memory first: whether the record is on the disk may remain unknown, and both answers are right
         // as long as the old files are counted as orphans.
         tablet.replace_files(old, new.iter().cloned());

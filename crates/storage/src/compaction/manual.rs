@@ -41,7 +41,7 @@ pub struct CompactOptions {
 pub struct CompactOutcome {
     /// Compactions that ran to their end.
     pub completed: usize,
-    /// Compactions that an operator stopped.
+    /// Compactions that an operator stopped, or whose tablet left this shard.
     pub stopped: usize,
     /// Data components of damaged table files that were left as they are.
     pub damaged: Vec<PathBuf>,
@@ -101,7 +101,7 @@ impl Storage {
     ) -> Result<CompactOutcome, StorageError> {
         let store = self.table_store(table)?;
         let mut outcome = CompactOutcome::default();
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             if options.generations.is_none() && !options.skips_flush {
                 self.flush_tablet(tablet).await?;
             }
@@ -125,9 +125,22 @@ impl Storage {
             let ended = self.run_together(tablet, inputs, &plan).await;
             drop(permit);
             self.look_again(tablet);
-            outcome.count(ended?);
+            outcome.count(self.unless_left(tablet, ended).await?);
         }
         Ok(outcome)
+    }
+
+    /// How a compaction ended; one that gave way to the tablet's move to another shard counts as stopped.
+    pub(super) async fn unless_left(
+        &self,
+        tablet: &Tablet,
+        ended: Result<Ended, StorageError>,
+    ) -> Result<Ended, StorageError> {
+        if !matches!(ended, Err(StorageError::Draining)) || self.0.draining.get() {
+            return ended;
+        }
+        tablet.opened().await;
+        if tablet.has_left() { Ok(Ended::Stopped) } else { ended }
     }
 
     /// Merges files into one run. Files that do not end at the bounds of the run's parts delay the removal of
@@ -200,7 +213,7 @@ impl Storage {
         let Ok(mut permit) = tablet.compacting.acquire(COMPACTIONS_MAX).await else {
             return Err(StorageError::Draining);
         };
-        if tablet.is_dropped() {
+        if tablet.is_gone() {
             return Ok(None);
         }
         let table = tablet.table();
@@ -246,19 +259,22 @@ impl Storage {
         let is_wanted =
             |file: &&Rc<TableFile>| all || file.sstable().descriptor().version != sstable::Version::WRITTEN;
         let mut outcome = CompactOutcome::default();
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             let files: Vec<_> = tablet.files().iter().filter(is_wanted).cloned().collect();
             for file in files {
                 let Ok(permit) = tablet.compacting.acquire(1).await else {
                     return Err(StorageError::Draining);
                 };
-                // A compaction has the file and rewrites it, or has replaced it.
-                if file.is_busy() || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
+                // A compaction has the file and rewrites it, or has replaced it; or the tablet has left.
+                if tablet.is_gone()
+                    || file.is_busy()
+                    || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file))
+                {
                     continue;
                 }
                 let ended = self.rewrite_one(tablet, file, CompactionKind::Upgrade).await;
                 drop(permit);
-                let ended = ended?;
+                let ended = self.unless_left(tablet, ended).await?;
                 outcome.count(ended);
                 if ended == Ended::Stopped {
                     return Ok(outcome);
@@ -276,7 +292,7 @@ impl Storage {
     pub async fn garbage_collect(&self, table: TableId) -> Result<CompactOutcome, StorageError> {
         let store = self.table_store(table)?;
         let mut outcome = CompactOutcome::default();
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             // Each group is taken once; files made meanwhile are not taken again.
             let there: BTreeSet<u64> = tablet.files().iter().map(|file| file.generation()).collect();
             // Bounded: each round takes at least one file that was there at the start.
@@ -291,7 +307,7 @@ impl Storage {
                 let (level, cut) = (plan.level, plan.cut);
                 let ended = self.run_job(Job { tablet: Rc::clone(tablet), inputs, level, cut, kind }).await;
                 drop(permit);
-                let ended = ended?;
+                let ended = self.unless_left(tablet, ended).await?;
                 outcome.count(ended);
                 if ended == Ended::Stopped {
                     return Ok(outcome);
@@ -314,7 +330,7 @@ impl Storage {
     pub fn table_files(&self, table: TableId) -> Result<Vec<TableFileInfo>, StorageError> {
         let store = self.table_store(table)?;
         let mut infos = Vec::new();
-        for tablet in store.tablets() {
+        for tablet in &store.tablets() {
             let mut files = tablet.files().to_vec();
             files.sort_by_key(|file| file.generation());
             infos.extend(files.iter().map(|file| {
@@ -393,7 +409,7 @@ impl Storage {
     /// # Errors
     /// [`StorageError::UnknownTable`].
     pub fn auto_compaction(&self, table: TableId) -> Result<bool, StorageError> {
-        Ok(self.table_store(table)?.tablets().all(|tablet| tablet.compacts_itself()))
+        Ok(self.table_store(table)?.tablets().iter().all(|tablet| tablet.compacts_itself()))
     }
 
     /// Switches automatic compaction on or off, until the next start.
@@ -401,7 +417,7 @@ impl Storage {
     /// # Errors
     /// [`StorageError::UnknownTable`].
     pub fn set_auto_compaction(&self, table: TableId, on: bool) -> Result<(), StorageError> {
-        for tablet in self.table_store(table)?.tablets() {
+        for tablet in &self.table_store(table)?.tablets() {
             tablet.set_compacts_itself(on);
             self.look_again(tablet);
         }

@@ -41,7 +41,7 @@ impl Storage {
     /// # Errors
     /// [`StorageError::UnknownTable`].
     pub fn tombstone_gc(&self, table: TableId) -> Result<bool, StorageError> {
-        Ok(!self.table_store(table)?.tablets().any(|tablet| tablet.keeps_tombstones()))
+        Ok(!self.table_store(table)?.tablets().iter().any(|tablet| tablet.keeps_tombstones()))
     }
 
     /// Lets compactions of the table on this shard drop tombstones, or has them keep all, until the next
@@ -50,7 +50,7 @@ impl Storage {
     /// # Errors
     /// [`StorageError::UnknownTable`].
     pub fn set_tombstone_gc(&self, table: TableId, on: bool) -> Result<(), StorageError> {
-        for tablet in self.table_store(table)?.tablets() {
+        for tablet in &self.table_store(table)?.tablets() {
             tablet.set_keeps_tombstones(!on);
             // Compactions for the sake of tombstones become due, or are due no longer.
             self.look_again(tablet);

@@ -84,7 +84,7 @@ impl Storage {
         let workers =
             if self.0.config.auto_compaction { self.0.config.concurrent_compactors.max(1) } else { 0 };
         let is_due =
-            |tablet: &Rc<Tablet>| tablet.is_to_look_at() && tablet.compacts_itself() && !tablet.is_dropped();
+            |tablet: &Rc<Tablet>| tablet.is_to_look_at() && tablet.compacts_itself() && !tablet.is_gone();
         let at_rest = || {
             workers == 0
                 || self.0.draining.get()
@@ -124,7 +124,7 @@ impl Storage {
     /// The job that the tablet's strategy wants, with the permit to run it.
     fn plan_job(&self, tablet: &Rc<Tablet>) -> Option<(Job, reactor::Permit)> {
         let is_in_doubt = tablet.check_truncation(&self.0.log).is_err();
-        if is_in_doubt || tablet.is_dropped() || tablet.is_claimed() || !tablet.compacts_itself() {
+        if is_in_doubt || tablet.is_gone() || tablet.is_claimed() || !tablet.compacts_itself() {
             return None;
         }
         let table = tablet.table();
@@ -188,7 +188,7 @@ impl Storage {
             };
             let Some(_alone) = tablet.alone().await else { return };
             // Another task may have had the tablet to itself meanwhile and removed the file.
-            if !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
+            if tablet.is_gone() || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
                 continue;
             }
             self.set_aside(&tablet, &file).await;
@@ -213,7 +213,7 @@ impl Storage {
                 file = descriptor, directory = tablet.directory.display()),
             Err(error) => {
                 // A truncation has to find the file, and nothing else may remove it.
-                tablet.leave_out(LeftOut { descriptor, refuses: None });
+                tablet.leave_out(LeftOut { descriptor, refuses: None, is_shared: false });
                 reactor::error!("a table file is not read until the next start but could not be moved";
                     file = descriptor, directory = tablet.directory.display(), error = error);
             }

@@ -5,6 +5,7 @@
 //! part of it could show data that the rest deletes. Damage costs everything the scanner reads in one go with
 //! it, some hundred KiB. Modes are those of ScyllaDB's and Cassandra's `scrub`.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use model::clustering::Slice;
@@ -93,25 +94,39 @@ impl Storage {
     pub async fn scrub(&self, table: TableId, mode: ScrubMode) -> Result<ScrubReport, StorageError> {
         let store = self.table_store(table)?;
         let mut report = ScrubReport::default();
-        for tablet in store.tablets() {
+        let mut shared = BTreeSet::new();
+        for tablet in &store.tablets() {
             let files: Vec<_> = tablet.files().to_vec();
             for file in files {
                 let Ok(_turn) = tablet.compacting.acquire(1).await else {
                     return Err(StorageError::Draining);
                 };
                 // A compaction has the file, and reads all of it.
-                if file.is_busy() || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
+                if tablet.is_gone()
+                    || file.is_busy()
+                    || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file))
+                {
                     continue;
                 }
                 let inputs = Marked::new(vec![Rc::clone(&file)]);
                 match self.scrub_file(tablet, &file, mode, &mut report).await {
                     Ok(()) => {}
                     Err(Stop::Stopped) => return Ok(report),
+                    // It gave way to a task that wants the tablet, such as a move to another shard.
+                    Err(Stop::Failed(StorageError::Draining)) if !self.0.draining.get() => {
+                        return Err(StorageError::TabletBusy { table });
+                    }
                     Err(Stop::Failed(error)) => return Err(error),
                 }
                 drop(inputs);
             }
-            for file in tablet.left_out() {
+            self.forget_shared(tablet).await?;
+            for file in tablet.left_out().into_iter().filter(|_| !tablet.is_gone()) {
+                // Shard 0 lists it in its part of the manifest.
+                let is_here = self.0.shard == 0 || mode == ScrubMode::Abort;
+                if file.is_shared && !(is_here && shared.insert(file.descriptor)) {
+                    continue;
+                }
                 self.scrub_left_out(tablet, &file, mode, &mut report).await?;
             }
         }
@@ -141,6 +156,21 @@ impl Storage {
         tablet.forget_left_out(file.descriptor.generation());
         reactor::error!("a table file that cannot be opened was set aside: its data is missing from reads";
             file = file.descriptor, directory = tablet.directory.display());
+        Ok(())
+    }
+
+    /// Forgets files that every tablet of the table leaves out and that are gone from the disk since: shard 0
+    /// has dealt with them.
+    ///
+    /// # Errors
+    /// Those of looking for them.
+    pub(crate) async fn forget_shared(&self, tablet: &Tablet) -> Result<(), StorageError> {
+        for file in tablet.left_out().into_iter().filter(|file| file.is_shared) {
+            let path = file.descriptor.path(&tablet.directory, Component::Data);
+            if !reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))? {
+                tablet.forget_left_out(file.descriptor.generation());
+            }
+        }
         Ok(())
     }
 

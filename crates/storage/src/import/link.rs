@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use model::clustering::Slice;
-use sstable::{Component, Descriptor, PartitionBound, Version};
+use sstable::{Component, Descriptor, PartitionBound, TabletMark, Version};
 
 use crate::error::StorageError;
 use crate::flush::Making;
@@ -32,7 +32,7 @@ impl Storage {
             let within = first <= sstable.first_key().0 && sstable.last_key().0 <= last;
             within
                 && sstable.descriptor().version == Version::WRITTEN
-                && sstable.extras().tablet.is_some()
+                && sstable.extras().tablet.is_some_and(|mark| is_of(&mark, tablet))
                 && sstable.extras().schema.is_none_or(|mark| mark.table == tablet.table().id().0)
                 && sstable.dir() != tablet.directory
         };
@@ -86,6 +86,12 @@ impl Storage {
         }
         Ok(partitions)
     }
+}
+
+/// Whether the next start takes a file with this mark for one of the tablet's present tenancy.
+fn is_of(mark: &TabletMark, tablet: &Tablet) -> bool {
+    let is_cut_alike = mark.tablets_log2 == tablet.table().tablets().log2();
+    mark.since == tablet.since && (!is_cut_alike || mark.tablet == tablet.id.0)
 }
 
 /// Links the components of a source; returns false if the file system does not support it.

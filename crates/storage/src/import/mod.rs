@@ -135,6 +135,8 @@ impl Storage {
         if descriptors.is_empty() {
             return Ok(ImportReport::default());
         }
+        // A tablet that moved meanwhile might be missed.
+        let _hold = self.hold_moves(table).await?;
         let id = self.0.imports.next.replace(self.0.imports.next.get() + 1);
         let task = Task { id, table, directory: directory.clone(), descriptors: descriptors.clone() };
         let written = self
@@ -175,6 +177,7 @@ impl Storage {
     /// Writes this shard's part of the sources; returns the number of partitions.
     async fn write_import(&self, task: &Task) -> Result<u64, StorageError> {
         let store = self.table_store(task.table)?;
+        let own = store.own_changes();
         let mut progress = Progress { task, files: 0, partitions: 0, told: reactor::now() };
         for descriptor in &task.descriptors {
             let table = store.table();
@@ -182,8 +185,14 @@ impl Storage {
                 Sstable::open(&task.directory, *descriptor, &table).await.map_err(to_storage_error)?;
             // A damaged source is not set aside: it does not belong to this node.
             let source = Rc::new(TableFile::new(source, &Rc::new(Damage::new(FailurePolicy::Ignore))));
-            let tablets: Vec<_> = store.tablets().cloned().collect();
+            let tablets = store.tablets();
             for tablet in &tablets {
+                if store.own_changes() != own {
+                    return Err(StorageError::Import {
+                        path: task.directory.clone(),
+                        reason: "tablets of the table are about to move: try it again".to_owned(),
+                    });
+                }
                 let file = self.write_tablet(tablet, &table, &source, &mut progress).await?;
                 let mut written = self.0.imports.written.borrow_mut();
                 written.entry(task.id).or_default().extend(file.map(|file| (Rc::clone(tablet), file)));

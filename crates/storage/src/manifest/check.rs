@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use model::schema::Schema;
-use model::tablet::{TabletId, TabletMap};
 use model::{Table, TableId};
 use reactor::file::{File, OpenOptions};
 use sstable::{Component, Descriptor};
@@ -53,11 +52,6 @@ impl Missing {
         }
         Ok(())
     }
-}
-
-/// The tablet that the number of a table file names.
-pub(crate) fn tablet_of(map: TabletMap, generation: u64) -> TabletId {
-    TabletId((generation % u64::from(map.count())) as u32)
 }
 
 /// The work to be done in a table's folder before its files are opened.

@@ -9,10 +9,15 @@
 //!          | 4 log:u32 slot:u64                 a segment of the commit log was made
 //!          | 5 log:u32 slot:u64                 it is being deleted
 //!          | 6 count:u64                        the last schema change has this number at least
+//!          | 7 log:u32 table:u8[16] log2:u8 tablet:u32 since:u64 segment:u64 offset:u32
+//!                                              that tenancy of the tablet begins at this place of the log
 //! ```
 
 use model::TableId;
+use model::tablet::{TABLETS_LOG2_MAX, TabletId};
 
+use super::{Tenancy, TenancyKey};
+use crate::commitlog::format::{POSITION_BYTES, decode_position, encode_position};
 use crate::records::Magic;
 
 /// The first bytes of a shard's log of the manifest.
@@ -38,6 +43,8 @@ pub(crate) enum Edit {
     SegmentGone(SegmentKey),
     /// The last change of the schema that was agreed upon has this number at least.
     Agreed(u64),
+    /// A tenancy of a tablet begins at a place of a commit log.
+    Tenancy(TenancyKey, Tenancy),
 }
 
 /// Appends the bytes of an edit.
@@ -60,7 +67,31 @@ pub(crate) fn encode(edit: Edit, out: &mut Vec<u8>) {
             out.push(6);
             out.extend_from_slice(&count.to_le_bytes());
         }
+        Edit::Tenancy((log, table, log2, tablet), tenancy) => {
+            out.push(7);
+            out.extend_from_slice(&log.to_le_bytes());
+            out.extend_from_slice(&table.0);
+            out.push(log2);
+            out.extend_from_slice(&tablet.0.to_le_bytes());
+            out.extend_from_slice(&tenancy.since.to_le_bytes());
+            out.extend_from_slice(&encode_position(tenancy.begin));
+        }
     }
+}
+
+fn decode_tenancy(bytes: &[u8]) -> Option<(Edit, &[u8])> {
+    let (log, rest) = bytes.split_first_chunk::<4>()?;
+    let (table, rest) = rest.split_first_chunk::<16>()?;
+    let (log2, rest) = rest.split_first()?;
+    let (tablet, rest) = rest.split_first_chunk::<4>()?;
+    let (since, rest) = rest.split_first_chunk::<8>()?;
+    let (begin, rest) = rest.split_first_chunk::<POSITION_BYTES>()?;
+    if *log2 > TABLETS_LOG2_MAX {
+        return None;
+    }
+    let key = (u32::from_le_bytes(*log), TableId(*table), *log2, TabletId(u32::from_le_bytes(*tablet)));
+    let tenancy = Tenancy { since: u64::from_le_bytes(*since), begin: decode_position(begin)? };
+    Some((Edit::Tenancy(key, tenancy), rest))
 }
 
 /// The edits of a record; `None` for invalid bytes.
@@ -89,6 +120,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Edit>> {
                 let (count, rest) = rest.split_first_chunk::<8>()?;
                 (Edit::Agreed(u64::from_le_bytes(*count)), rest)
             }
+            7 => decode_tenancy(rest)?,
             _ => return None,
         };
         edits.push(edit);
@@ -128,6 +160,7 @@ impl Current {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commitlog::format::Position;
 
     #[test]
     fn edits_come_back_and_cut_ones_do_not() {
@@ -139,6 +172,10 @@ mod tests {
             Edit::Segment((3, 7)),
             Edit::SegmentGone((3, 8)),
             Edit::Agreed(11),
+            Edit::Tenancy(
+                (2, key.0, 3, TabletId(5)),
+                Tenancy { since: 1 << 33, begin: Position { segment: 9, offset: 4096 } },
+            ),
         ];
         let mut bytes = Vec::new();
         let mut ends = vec![0];

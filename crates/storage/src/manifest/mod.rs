@@ -1,5 +1,5 @@
 //! Lists the files that must exist: the table files of each tablet, the segments of the commit log, and the
-//! number of the last schema change.
+//! number of the last schema change. `tenancy` notes which entries of the commit logs count.
 //!
 //! Each shard appends to its own log in the manifest's folder, apart from the listed files, so that a missing
 //! file or folder is noticed (`check`). Invariants: a table file is listed durably before the data it
@@ -12,6 +12,7 @@
 pub(crate) mod check;
 pub(crate) mod format;
 mod open;
+mod tenancy;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,8 @@ use reactor::Semaphore;
 use crate::error::StorageError;
 use crate::records::{self, RecordFile};
 pub(crate) use format::{Edit, FileKey, SegmentKey};
-pub(crate) use open::Listed;
+pub(crate) use open::{Listed, Placement};
+pub(crate) use tenancy::{Tenancies, Tenancy, TenancyKey};
 
 /// A log is rewritten when it is this many times as long as its present content would be, and longer than
 /// [`REWRITE_BYTES_MIN`].
@@ -46,6 +48,7 @@ pub(crate) struct State {
     pub(crate) files: BTreeMap<FileKey, FileState>,
     pub(crate) segments: BTreeSet<SegmentKey>,
     pub(crate) agreed: u64,
+    pub(crate) tenancies: Tenancies,
 }
 
 impl State {
@@ -56,7 +59,8 @@ impl State {
             Edit::Gone(key) => _ = self.files.remove(&key),
             Edit::Segment(key) => _ = self.segments.insert(key),
             Edit::SegmentGone(key) => _ = self.segments.remove(&key),
-            Edit::Agreed(count) => self.agreed = count,
+            Edit::Agreed(count) => self.agreed = self.agreed.max(count),
+            Edit::Tenancy(key, tenancy) => self.tenancies.insert(key, tenancy),
         }
     }
 
@@ -68,7 +72,8 @@ impl State {
         });
         let segments = self.segments.iter().map(|key| Edit::Segment(*key));
         let schema = (self.agreed > 0).then_some(Edit::Agreed(self.agreed));
-        files.chain(segments).chain(schema).collect()
+        let tenancies = self.tenancies.iter().map(|(key, tenancy)| Edit::Tenancy(key, tenancy));
+        files.chain(segments).chain(schema).chain(tenancies).collect()
     }
 
     /// The bytes of a log with exactly this state.
@@ -164,6 +169,11 @@ impl Manifest {
     /// State of a table file in the manifest.
     pub(crate) fn file(&self, key: FileKey) -> Option<FileState> {
         self.0.state.borrow().files.get(&key).copied()
+    }
+
+    /// Where the present tenancies of tablets begin in the commit logs that this shard replays.
+    pub(crate) fn tenancies(&self) -> Tenancies {
+        self.0.state.borrow().tenancies.clone()
     }
 
     /// Whether a segment of a commit log is listed.

@@ -1,12 +1,11 @@
 //! Reads the manifest of an earlier process, and begins the logs of this one.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-
-use model::schema::Schema;
 
 use super::check::Missing;
 use super::format::{self, Current};
-use super::{Manifest, State};
+use super::{FileKey, FileState, Manifest, State};
 use crate::error::StorageError;
 use crate::records::{self, Parsed};
 
@@ -21,10 +20,15 @@ pub(crate) struct Listed {
     /// `None` if there is no manifest yet.
     pub(crate) current: Option<Current>,
     pub(crate) state: State,
+    /// The part of each log.
+    by_shard: Vec<State>,
     bytes: usize,
     /// Whether one of its logs is missing.
     is_incomplete: bool,
 }
+
+/// The shard that a table file belongs to, whose log lists it. Shard 0 lists those that are not in it.
+pub(crate) type Placement = BTreeMap<FileKey, usize>;
 
 /// Applies the edits in the bytes of a log.
 pub(super) fn replay<'b>(bytes: &'b [u8], path: &Path) -> Result<(State, Parsed<'b>), StorageError> {
@@ -69,22 +73,31 @@ impl Listed {
             if !exists {
                 missing.add(format!("{}: a log of the manifest", path.display()));
                 listed.is_incomplete = true;
+                listed.by_shard.push(State::default());
                 continue;
             }
             let bytes = records::read(&path).await?;
             let (state, parsed) = replay(&bytes, &path)?;
             listed.bytes += parsed.end;
-            listed.state.files.extend(state.files);
-            listed.state.segments.extend(state.segments);
+            for (key, file) in &state.files {
+                // Two logs list a file whose tablet was handed over when the process ended.
+                let known = listed.state.files.entry(*key).or_insert(*file);
+                *known = if *file == FileState::Removing { *file } else { *known };
+            }
+            listed.state.segments.extend(state.segments.iter().copied());
             listed.state.agreed = listed.state.agreed.max(state.agreed);
+            listed.state.tenancies = listed.state.tenancies.iter().chain(state.tenancies.iter()).collect();
+            listed.by_shard.push(state);
         }
         Ok(listed)
     }
 
-    /// Makes logs for `shards` shards with the contents of `state`, unless the present logs have just that.
-    /// Returns the epoch of the valid logs.
+    /// Makes logs with the contents of `parts`, one for each shard, unless the present logs have just that.
+    /// Each table file is in the log of its shard, which will note its removal there. Returns the epoch of
+    /// the valid logs.
     ///
-    /// If the disk is full and there are logs for as many shards, they stay in use; their surplus entries are
+    /// If the disk is full and there are logs for as many shards, they stay in use if each file is in the log
+    /// of its shard and none that they list is about to leave (`keeps_files`); their surplus entries are
     /// removed at a later start.
     ///
     /// # Errors
@@ -92,18 +105,20 @@ impl Listed {
     pub(crate) async fn go_on_with(
         &self,
         directory: &Path,
-        state: &State,
-        schema: &Schema,
-        shards: usize,
+        parts: &[State],
+        keeps_files: bool,
     ) -> Result<u64, StorageError> {
-        let usable = self.current.filter(|c| c.shards == shards && !self.is_incomplete);
+        let usable = self.current.filter(|c| c.shards == parts.len() && !self.is_incomplete);
         if let Some(current) = usable
-            && *state == self.state
+            && parts == self.by_shard
             && self.bytes < LOGS_BYTES_MAX
         {
             return Ok(current.epoch);
         }
-        match (self.write(directory, state, schema, shards).await, usable) {
+        let has_all =
+            |(part, log): (&State, &State)| part.files.keys().all(|key| log.files.contains_key(key));
+        let may_stay = keeps_files && parts.iter().zip(&self.by_shard).all(has_all);
+        match (self.write(directory, parts).await, usable.filter(|_| may_stay)) {
             (Err(StorageError::DiskFull { path }), Some(current)) => {
                 reactor::warn!("the disk is full: the manifest stays as it is"; path = path.display());
                 Ok(current.epoch)
@@ -112,22 +127,16 @@ impl Listed {
         }
     }
 
-    async fn write(
-        &self,
-        directory: &Path,
-        state: &State,
-        schema: &Schema,
-        shards: usize,
-    ) -> Result<u64, StorageError> {
+    async fn write(&self, directory: &Path, parts: &[State]) -> Result<u64, StorageError> {
         crate::directory::ensure(directory).await?;
         let epoch = self.current.map_or(1, |current| current.epoch + 1);
-        for shard in 0..shards {
+        for (shard, part) in parts.iter().enumerate() {
             let path = Manifest::path_of(directory, epoch, shard);
-            let bytes = of_shard(state, schema, shard, shards).encode();
+            let bytes = part.encode();
             reactor::file::write_all_atomic(&path, &bytes).await.map_err(StorageError::of("write", &path))?;
         }
         let path = directory.join(CURRENT);
-        let text = Current { epoch, shards }.encode();
+        let text = Current { epoch, shards: parts.len() }.encode();
         reactor::file::write_all_atomic(&path, text.as_bytes())
             .await
             .map_err(StorageError::of("write", &path))?;
@@ -148,25 +157,28 @@ impl Manifest {
     /// # Errors
     /// File errors.
     pub(crate) async fn of_new(directory: &Path) -> Result<Self, StorageError> {
-        let (listed, state) = (Listed::default(), State::default());
-        let epoch = listed.go_on_with(directory, &state, &Schema::empty(), 1).await?;
+        let epoch = Listed::default().go_on_with(directory, &[State::default()], true).await?;
         Self::open(directory, epoch, 0).await
     }
 }
 
-/// The part of the state that one shard keeps: its tablets' files, and its logs' segments.
-fn of_shard(state: &State, schema: &Schema, shard: usize, shards: usize) -> State {
-    let owner = |table: model::TableId, generation: u64| {
-        let map = schema.table_by_id(table).map(|table| table.tablets())?;
-        Some(map.shard_of(super::check::tablet_of(map, generation), shards))
-    };
-    State {
-        files: (state.files.iter())
-            .filter(|((table, generation), _)| owner(*table, *generation).unwrap_or(0) == shard)
-            .map(|(key, file)| (*key, *file))
-            .collect(),
-        segments: state.segments.iter().filter(|(log, _)| *log as usize % shards == shard).copied().collect(),
-        agreed: if shard == 0 { state.agreed } else { 0 },
+impl State {
+    /// The part of each shard: its tablets' files, its logs' segments, and the tenancies in its logs.
+    pub(crate) fn parts(&self, placement: &Placement, shards: usize) -> Vec<State> {
+        let mut parts = vec![State::default(); shards];
+        for (key, file) in &self.files {
+            let shard = placement.get(key).copied().unwrap_or(0);
+            assert!(shard < shards, "file {key:?} is of shard {shard} of {shards}");
+            parts[shard].files.insert(*key, *file);
+        }
+        for (log, slot) in &self.segments {
+            parts[*log as usize % shards].segments.insert((*log, *slot));
+        }
+        for (key, tenancy) in self.tenancies.iter() {
+            parts[key.0 as usize % shards].tenancies.insert(key, tenancy);
+        }
+        parts[0].agreed = self.agreed;
+        parts
     }
 }
 
@@ -184,6 +196,10 @@ mod tests {
         listed
     }
 
+    fn parts(state: &State, shards: usize) -> Vec<State> {
+        state.parts(&Placement::new(), shards)
+    }
+
     #[test]
     fn another_number_of_shards_begins_a_new_epoch_that_says_the_same() {
         let directory = tempfile::tempdir().unwrap();
@@ -194,9 +210,8 @@ mod tests {
             for (round, shards) in [1usize, 1, 3, 3, 2].into_iter().enumerate() {
                 let before = listed(&path).await;
                 assert_eq!(before.state, if round == 0 { State::default() } else { said.clone() }, "{round}");
-                let epoch = before.go_on_with(&path, &said, &Schema::empty(), shards).await.unwrap();
-                let again =
-                    listed(&path).await.go_on_with(&path, &said, &Schema::empty(), shards).await.unwrap();
+                let epoch = before.go_on_with(&path, &parts(&said, shards), true).await.unwrap();
+                let again = listed(&path).await.go_on_with(&path, &parts(&said, shards), true).await.unwrap();
                 assert_eq!(again, epoch, "nothing has changed");
                 epochs.insert(epoch);
                 for shard in 0..shards {

@@ -1,4 +1,5 @@
-//! Messages between shards while they start: the schema, the phase each has reached, and failures.
+//! Messages between shards while they start: what shard 0 found out, the phase each has reached, and
+//! failures.
 //!
 //! A shard's [`Boot`] is made at its first use, by the shard itself or by a peer's call. Every wait ends when
 //! a shard failed, and none by a deadline: one shard's log may be long where another's is short, and a
@@ -8,11 +9,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use model::TableId;
 use model::schema::SchemaChange;
 use reactor::{Deadline, Event, Group, mesh};
 
 use super::schema::Opened;
+use crate::agreed::{OwnParts, OwnTablets};
 use crate::error::StorageError;
+use crate::tablet::Folder;
 
 /// How often a waiting start logs the reason.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
@@ -20,8 +24,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// A shard's state of the start, which its peers read and write.
 #[derive(Default)]
 pub(super) struct Boot {
-    /// The schema changes, and the epoch of the manifest's valid logs.
-    pub(super) schema: RefCell<Option<(Rc<Vec<SchemaChange>>, u64)>>,
+    /// What shard 0 found out for all shards.
+    pub(super) opened: RefCell<Option<Rc<Opened>>>,
     pub(super) ready: Cell<bool>,
     /// Shards that have reached each [`Phase`].
     pub(super) reached: RefCell<[Vec<usize>; 3]>,
@@ -85,25 +89,26 @@ impl Boot {
     }
 }
 
-/// The schema changes and the manifest's epoch, from shard 0.
-pub(super) async fn fetch_schema(shard: usize) -> Result<Opened, StorageError> {
-    let asked = mesh::call(0, Group::ADMIN, || async {
+/// The results of shard 0, from there; of the table files only this shard's.
+pub(super) async fn fetch_opened(shard: usize, shards: usize) -> Result<Opened, StorageError> {
+    let asked = mesh::call(0, Group::ADMIN, move || async move {
         let boot = Boot::here();
-        let known = boot.wait("the schema is read", |boot| boot.schema.borrow().is_some());
+        let known = boot.wait("the schema is read", |boot| boot.opened.borrow().is_some());
         known.await.map_err(|error| error.to_string())?;
-        match &*boot.schema.borrow() {
-            Some((changes, epoch)) => {
-                Ok((changes.iter().map(SchemaChange::encode).collect::<Vec<_>>(), *epoch))
-            }
-            None => Err("no schema".to_owned()),
-        }
+        let opened = boot.opened.borrow().clone().ok_or("no schema")?;
+        let changes: Vec<_> = opened.changes.iter().map(SchemaChange::encode).collect();
+        let tables: Vec<(TableId, OwnParts, Folder)> = (opened.tables.iter())
+            .map(|(table, (own, folder))| (*table, own.to_parts(), folder.of_shard(own, shard, shards)))
+            .collect();
+        Ok((changes, opened.epoch, tables))
     });
     let failed = |reason: String| StorageError::Shard { shard: 0, reason };
-    let (encoded, epoch) = asked.await.map_err(|e| failed(e.to_string()))?.map_err(failed)?;
+    let (encoded, epoch, tables) = asked.await.map_err(|e| failed(e.to_string()))?.map_err(failed)?;
     let changes: Result<Vec<_>, _> = encoded.iter().map(|bytes| SchemaChange::decode(bytes)).collect();
-    changes
-        .map(|changes| Opened { changes: Rc::new(changes), epoch })
-        .map_err(|error| StorageError::Shard { shard, reason: error.to_string() })
+    let changes = changes.map_err(|error| StorageError::Shard { shard, reason: error.to_string() })?;
+    let tables =
+        tables.into_iter().map(|(table, own, folder)| (table, (OwnTablets::from_parts(own), folder)));
+    Ok(Opened { changes: Rc::new(changes), epoch, tables: tables.collect() })
 }
 
 /// Waits until another shard takes writes.

@@ -1,11 +1,11 @@
 //! Starting a shard's storage: schema, table files, commit log, in step with the other shards.
 //!
-//! The order, and its reasons. Shard 0 asks the control plane for the schema and cleans folders while no
-//! other shard reads them. Then every shard opens its tablets and its log, so that it can take writes. Then
-//! each replays the old logs whose number modulo the number of shards is its own; it keeps its own mutations
-//! and sends the others to their owners. No shard serves before all have replayed, nor before the data of an
-//! Apache Cassandra node was taken in (`takeover`). Old segments stay until their contents are durable
-//! elsewhere.
+//! The order, and its reasons. Shard 0 asks the control plane for the schema, cleans folders while no other
+//! shard reads them, and finds out which shard each table file belongs to. Then every shard opens its tablets
+//! and its log, so that it can take writes. Then each replays the old logs whose number modulo the number of
+//! shards is its own; it keeps its own mutations and sends the others to their owners. No shard serves before
+//! all have replayed, nor before the data of an Apache Cassandra node was taken in (`takeover`). Old segments
+//! stay until their contents are durable elsewhere.
 
 mod boot;
 mod earlier;
@@ -23,7 +23,7 @@ use model::schema::{Schema, SchemaChange};
 use crate::agreed::AgreedSchema;
 use crate::agreed::dropped_tables;
 use crate::cache::RowCache;
-use crate::commitlog::format::{BOOT_UNKNOWN, BootId};
+use crate::commitlog::format::{BOOT_UNKNOWN, BootId, Position};
 use crate::commitlog::replay::OldLog;
 use crate::commitlog::{Commitlog, CommitlogOptions};
 use crate::config::StorageConfig;
@@ -31,10 +31,10 @@ use crate::error::StorageError;
 use crate::manifest::check::Missing;
 use crate::manifest::{Edit, Manifest};
 use crate::shard::{Inner, Storage};
-use crate::tablet::{Damage, TableStore};
+use crate::tablet::{Damage, Keepers, TableStore};
 pub use earlier::EarlierSchema;
 
-use boot::{Boot, Phase, fetch_schema, tell_all};
+use boot::{Boot, Phase, fetch_opened, tell_all};
 use schema::{Opened, open_schema};
 
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
@@ -58,9 +58,9 @@ impl Storage {
         let place = (0, shards);
         Self::open_and_tell(config.clone(), place, async move {
             let agreed = agreed.await?;
-            let opened = open_schema(&config, &agreed, shards).await?;
+            let opened = Rc::new(open_schema(&config, &agreed, shards).await?);
             let boot = Boot::here();
-            *boot.schema.borrow_mut() = Some((Rc::clone(&opened.changes), opened.epoch));
+            *boot.opened.borrow_mut() = Some(Rc::clone(&opened));
             boot.changed.notify_all();
             Ok(opened)
         })
@@ -77,13 +77,18 @@ impl Storage {
         shards: usize,
     ) -> Result<Self, StorageError> {
         assert!(0 < shard && shard < shards, "shard {shard} of {shards}");
-        Self::open_and_tell(config, (shard, shards), fetch_schema(shard)).await
+        Self::open_and_tell(
+            config,
+            (shard, shards),
+            async move { fetch_opened(shard, shards).await.map(Rc::new) },
+        )
+        .await
     }
 
     async fn open_and_tell(
         config: StorageConfig,
         (shard, shards): (usize, usize),
-        schema: impl Future<Output = Result<Opened, StorageError>> + 'static,
+        schema: impl Future<Output = Result<Rc<Opened>, StorageError>> + 'static,
     ) -> Result<Self, StorageError> {
         if Boot::here().ready.get() {
             // An earlier storage of this process has been closed.
@@ -104,11 +109,12 @@ impl Storage {
     async fn open_here(
         config: StorageConfig,
         (shard, shards): (usize, usize),
-        schema: impl Future<Output = Result<Opened, StorageError>>,
+        schema: impl Future<Output = Result<Rc<Opened>, StorageError>>,
     ) -> Result<Self, StorageError> {
         let boot = Boot::here();
-        let Opened { changes, epoch } = schema.await?;
-        let manifest = Manifest::open(&config.manifest_dir, epoch, shard).await?;
+        let opened = schema.await?;
+        let changes = Rc::clone(&opened.changes);
+        let manifest = Manifest::open(&config.manifest_dir, opened.epoch, shard).await?;
         let mut schema = Schema::empty();
         for change in changes.iter() {
             schema.apply(change)?;
@@ -118,12 +124,8 @@ impl Storage {
         let cache =
             RowCache::new(&budget, (config.memory_bytes_max as f64 * config.components_share) as usize);
         let damage = Rc::new(Damage::new(config.disk_failure_policy));
-        let mut tables = Vec::new();
-        for table in schema.tables() {
-            let keepers = (&cache, &damage, &manifest);
-            let store = TableStore::open(table, &config.data_dir, (shard, shards), keepers).await?;
-            tables.push((table.id(), Rc::new(store)));
-        }
+        let keepers = Keepers { cache: &cache, damage: &damage, manifest: &manifest };
+        let tables = open_tables(&config, &schema, (shard, shards), keepers, &opened).await?;
         let boot_id = boot_id().await;
         let mut logs = survey_logs(&config, shard, shards, boot_id, &manifest).await?;
         refuse_unknown_tables(&config, &schema, &changes, &logs)?;
@@ -132,17 +134,9 @@ impl Storage {
             log.seal().await?;
         }
         let own = logs.iter().position(|(number, _)| *number == shard);
-        let options = CommitlogOptions {
-            directory: log_directory(&config, shard),
-            shard: shard as u32,
-            sync: config.commitlog_sync,
-            segment_bytes: config.segment_bytes,
-            bytes_max: config.commitlog_bytes_max,
-            boot: boot_id,
-            manifest: manifest.clone(),
-        };
         let old = own.map(|own| logs[own].1.segments.clone()).unwrap_or_default();
-        let (log, holds) = Commitlog::open(options, old).await?;
+        let (log, holds) = Commitlog::open(log_options(&config, shard, boot_id, &manifest), old).await?;
+        begin_tenancies(&manifest, &tables, (shard, log.end())).await?;
         let inner = Inner::new(config, (shard, shards), schema, log, cache, manifest, damage);
         inner.tables.borrow_mut().extend(tables);
         inner.note_durability();
@@ -155,6 +149,9 @@ impl Storage {
             storage.remove_truncated(log).await?;
         }
         storage.meet(&boot, Phase::Truncated).await?;
+        // Every shard has its part.
+        boot.opened.take();
+        drop(opened);
         // Only now: a compaction would write data that is being truncated into files that no truncation
         // names.
         storage.start_compacting();
@@ -180,6 +177,49 @@ impl Storage {
         let (shard, shards) = (self.0.shard, self.0.shards);
         tell_all(shard, shards, Ok(phase)).await;
         boot.wait(phase.name(), |boot| boot.reached.borrow()[phase as usize].len() >= shards).await
+    }
+}
+
+/// Opens this shard's tablets of all tables.
+async fn open_tables(
+    config: &StorageConfig,
+    schema: &Schema,
+    place: (usize, usize),
+    keepers: Keepers<'_>,
+    opened: &Opened,
+) -> Result<Vec<(TableId, Rc<TableStore>)>, StorageError> {
+    let mut tables = Vec::new();
+    for table in schema.tables() {
+        let (own, folder) = &opened.tables[&table.id()];
+        let found = (own.clone(), folder);
+        let store = TableStore::open(table, &config.data_dir, place, keepers, found).await?;
+        tables.push((table.id(), Rc::new(store)));
+    }
+    Ok(tables)
+}
+
+/// Notes which tenancies begin in this shard's log, before its first entry of them.
+async fn begin_tenancies(
+    manifest: &Manifest,
+    tables: &[(TableId, Rc<TableStore>)],
+    place: (usize, Position),
+) -> Result<(), StorageError> {
+    let of_table = |(table, store): &(TableId, Rc<TableStore>)| {
+        let (table, map) = (*table, store.map());
+        store.tablets().into_iter().map(move |tablet| (table, map, tablet.id, tablet.since))
+    };
+    manifest.begin_tenancies(tables.iter().flat_map(of_table), place).await
+}
+
+fn log_options(config: &StorageConfig, shard: usize, boot: BootId, manifest: &Manifest) -> CommitlogOptions {
+    CommitlogOptions {
+        directory: log_directory(config, shard),
+        shard: shard as u32,
+        sync: config.commitlog_sync,
+        segment_bytes: config.segment_bytes,
+        bytes_max: config.commitlog_bytes_max,
+        boot,
+        manifest: manifest.clone(),
     }
 }
 
@@ -253,7 +293,8 @@ async fn list_what_is_there(
 ) -> Result<(), StorageError> {
     let mut edits = Vec::new();
     for (table, store) in tables {
-        let generations = store.tablets().flat_map(|tablet| tablet.generations());
+        let tablets = store.tablets();
+        let generations = tablets.iter().flat_map(|tablet| tablet.generations());
         let unlisted = generations.map(|g| (*table, g)).filter(|key| manifest.file(*key).is_none());
         edits.extend(unlisted.map(Edit::Live));
     }

@@ -12,11 +12,12 @@ use reactor::{Deadline, Group};
 use super::boot::ready_on;
 use super::log_directory;
 use crate::commitlog::Hold;
-use crate::commitlog::format::EntryKind;
-use crate::commitlog::replay::{OldLog, encode_flushed};
+use crate::commitlog::flushed::encode_flushed;
+use crate::commitlog::format::{EntryKind, Position};
+use crate::commitlog::replay::OldLog;
 use crate::ddl::on_shard;
 use crate::error::StorageError;
-use crate::manifest::Edit;
+use crate::manifest::{Edit, Tenancies};
 use crate::shard::Storage;
 
 /// Mutations sent to another shard at once.
@@ -37,25 +38,19 @@ impl Storage {
         let mut foreign = Foreign::default();
         let mut moved = BTreeSet::new();
         let mut report = Report::default();
-        for (at, (_, log)) in logs.iter().enumerate() {
+        let tenancies = self.0.manifest.tenancies();
+        for (at, (number, log)) in logs.iter().enumerate() {
             let mut reading = log.reading();
             for segment in 0..log.segments.len() {
                 report.segments += u64::from(log.segments[segment].has_entries());
                 let truncated = log.mutations(segment, &mut reading, async |place, bytes| {
                     let view = MutationView::parse(bytes)?;
-                    let Ok(store) = self.table_store(view.table) else {
-                        report.dropped += 1;
+                    let judged = self.judge(&view, (log, *number, place), &tenancies, &mut report);
+                    let Some((tablet, owner)) = judged else {
                         return Ok(());
                     };
-                    let map = store.map();
-                    let tablet = map.tablet_of(view.token);
-                    if log.is_flushed(view.table, tablet, place) {
-                        report.flushed += 1;
-                        return Ok(());
-                    }
                     report.bytes += bytes.len() as u64;
                     self.0.future_writes.note_mutation(&view);
-                    let owner = map.shard_of(tablet, self.0.shards);
                     // A long entry began in an earlier segment, whose hold keeps the later ones too.
                     let begins = log.segment_of(place).filter(|_| own == Some(at));
                     match begins.and_then(|segment| holds.get(segment)) {
@@ -63,7 +58,8 @@ impl Storage {
                             if self.0.budget.is_exhausted() {
                                 self.wait_for_memory(Deadline::after(self.0.config.start_timeout)).await?;
                             }
-                            let (tablet, _) = self.owner_of(&view)?;
+                            let own = self.owner_of(&view)?;
+                            let (tablet, _) = own.expect("a start has opened the tablets of its shards");
                             self.insert(&tablet, &view, Some(hold));
                             report.applied += 1;
                             Ok(())
@@ -119,6 +115,36 @@ impl Storage {
         Ok(())
     }
 
+    /// The tablet and the shard that an entry of an old log goes to; `None`, which `report` counts, if it
+    /// does not count or is in table files.
+    fn judge(
+        &self,
+        entry: &MutationView<'_>,
+        (log, number, place): (&OldLog, usize, Position),
+        tenancies: &Tenancies,
+        report: &mut Report,
+    ) -> Option<(TabletId, usize)> {
+        let Ok(store) = self.table_store(entry.table) else {
+            report.dropped += 1;
+            return None;
+        };
+        let map = store.map();
+        let tablet = map.tablet_of(entry.token);
+        if log.is_flushed(entry.table, map, entry.token, place) {
+            report.flushed += 1;
+            return None;
+        }
+        let Some(own) = store.owner(tablet) else {
+            report.of_other_nodes += 1;
+            return None;
+        };
+        if !tenancies.has(number, entry, own.since, place) {
+            report.of_earlier_tenancies += 1;
+            return None;
+        }
+        Some((tablet, usize::from(own.shard)))
+    }
+
     /// Records durably in this shard's log that its entries of other shards' tablets were handed over. Its
     /// segments may stay for long: replayed again, a write would reappear that its owner has deleted by a
     /// tombstone which was purged meanwhile.
@@ -128,7 +154,8 @@ impl Storage {
         }
         let upto = self.0.log.end();
         for (table, tablet) in moved {
-            let payload = encode_flushed(table, tablet, upto);
+            let Ok(store) = self.table_store(table) else { continue };
+            let payload = encode_flushed(table, (store.map(), tablet), upto);
             let until = Deadline::after(self.0.config.start_timeout);
             self.0.log.append(EntryKind::Flushed, &payload, until).await?;
         }
@@ -141,7 +168,8 @@ impl Storage {
         // Its table may have been dropped since.
         let Ok(store) = self.table_store(view.table) else { return Ok(()) };
         let map = store.map();
-        let owner = map.shard_of(map.tablet_of(view.token), self.0.shards);
+        let own = store.owner(map.tablet_of(view.token));
+        let Some(owner) = own.map(|own| usize::from(own.shard)) else { return Ok(()) };
         if owner == self.0.shard {
             return self.apply(bytes, Deadline::after(self.0.config.start_timeout)).await;
         }
@@ -151,37 +179,48 @@ impl Storage {
     /// Finishes truncations that a crash interrupted.
     pub(super) async fn remove_truncated(&self, log: &OldLog) -> Result<(), StorageError> {
         for (table, generations) in &log.truncated_files {
-            let Ok(store) = self.table_store(*table) else { continue };
-            let map = store.map();
-            for generation in generations {
-                let tablet = TabletId((generation % u64::from(map.count())) as u32);
-                let owner = map.shard_of(tablet, self.0.shards);
-                let (table, generation) = (*table, *generation);
-                let work = async move |storage: Storage| {
-                    let store = storage.table_store(table)?;
-                    let Some(tablet) = store.tablet(tablet) else { return Ok(()) };
-                    tablet.skip_generation(generation);
-                    let file = tablet.files().iter().find(|f| f.generation() == generation).cloned();
-                    let left_out = tablet.left_out();
-                    let is_left_out = left_out.iter().any(|f| f.descriptor.generation() == generation);
-                    if file.is_some() || is_left_out {
-                        tablet.replace_files(file.as_slice(), None);
-                        tablet.forget_left_out(generation);
-                        if !storage.discard(tablet, generation).await {
-                            let shard = storage.0.shard;
-                            let reason = format!("truncated file {generation} cannot be removed");
-                            return Err(StorageError::Shard { shard, reason });
-                        }
-                    }
-                    Ok(())
-                };
-                if owner == self.0.shard {
+            if self.table_store(*table).is_err() {
+                continue;
+            }
+            // A record names files, and any shard may have their tablets now.
+            for shard in 0..self.0.shards {
+                let (table, generations) = (*table, generations.clone());
+                let work =
+                    async move |storage: Storage| storage.remove_truncated_here(table, &generations).await;
+                if shard == self.0.shard {
                     work(self.clone()).await?;
                 } else {
-                    ready_on(owner).await?;
-                    on_shard(owner, work).await?;
+                    ready_on(shard).await?;
+                    on_shard(shard, work).await?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Removes those truncated files that tablets of this shard have.
+    async fn remove_truncated_here(&self, table: TableId, generations: &[u64]) -> Result<(), StorageError> {
+        let store = self.table_store(table)?;
+        generations.iter().for_each(|generation| store.numbers.take(*generation));
+        let truncated: BTreeSet<u64> = generations.iter().copied().collect();
+        for tablet in store.tablets() {
+            // Shard 0 removes a file that no tablet has alone, and comes first.
+            self.forget_shared(&tablet).await?;
+            let files = tablet.files();
+            let files = files.iter().filter(|file| truncated.contains(&file.generation()));
+            let left_out = tablet.left_out();
+            let left_out = left_out.iter().map(|file| file.descriptor.generation());
+            let gone: Vec<u64> = left_out.filter(|generation| truncated.contains(generation)).collect();
+            let files: Vec<_> = files.cloned().collect();
+            tablet.replace_files(&files, None);
+            gone.iter().for_each(|generation| tablet.forget_left_out(*generation));
+            for generation in files.iter().map(|file| file.generation()).chain(gone) {
+                if !self.discard(&tablet, generation).await {
+                    let reason = format!("truncated file {generation} cannot be removed");
+                    return Err(StorageError::Shard { shard: self.0.shard, reason });
+                }
+            }
+            reactor::maybe_yield().await;
         }
         Ok(())
     }
@@ -197,6 +236,8 @@ struct Report {
     flushed: u64,
     truncated: u64,
     dropped: u64,
+    of_other_nodes: u64,
+    of_earlier_tenancies: u64,
     batches: u64,
 }
 
@@ -214,8 +255,15 @@ impl Report {
             in_table_files = self.flushed,
             truncated = self.truncated,
             of_dropped_tables = self.dropped,
+            of_other_nodes = self.of_other_nodes,
+            of_earlier_tenancies = self.of_earlier_tenancies,
             batches_finished = self.batches,
             took_ms = took.as_millis());
+        let dropped = self.of_other_nodes + self.of_earlier_tenancies;
+        if dropped > 0 {
+            reactor::warn!("entries of the commit log were dropped: their tablets have left this node since they were written";
+                entries = dropped, of_earlier_tenancies = self.of_earlier_tenancies);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ impl Storage {
     /// [`StorageError::TableFileCorrupt`] naming the file, and reading errors.
     pub async fn files_with(&self, table: TableId, key: &DecoratedKey) -> Result<Vec<PathBuf>, StorageError> {
         let store = self.table_store(table)?;
-        let tablet = self.tablet(&store, key.token)?;
+        let tablet = self.tablet_soon(&store, key.token).await?;
         tablet.check_readable()?;
         let files: Vec<_> = tablet
             .files()

@@ -204,7 +204,7 @@ impl Fragments<'_> {
     /// Hands over the fragments of one partition, source by source.
     async fn partition(&mut self, token: Token, key: &[u8]) -> Result<Flow, StorageError> {
         let store = self.storage.table_store(self.base.id())?;
-        let tablet: Rc<Tablet> = self.storage.tablet(&store, token)?;
+        let tablet: Rc<Tablet> = self.storage.tablet_soon(&store, token).await?;
         let mut origins: Vec<(String, Origin)> = tablet
             .memtables()
             .iter()

@@ -31,7 +31,6 @@ pub use raw::RawConsumer;
 use std::rc::Rc;
 
 use model::TableId;
-use model::tablet::TabletId;
 use reactor::Group;
 use sstable::DiskReads;
 
@@ -47,9 +46,9 @@ impl Storage {
     /// partitions.
     ///
     /// # Errors
-    /// [`StorageError::UnknownTable`]; [`StorageError::WrongShard`] for a key of another shard;
-    /// [`StorageError::TableFileCorrupt`] naming the file, and reading errors. Rows handed over before stay
-    /// handed over.
+    /// [`StorageError::UnknownTable`]; [`StorageError::WrongShard`] for a key of another shard, or when a
+    /// tablet leaves this shard before a scan comes to it; [`StorageError::TableFileCorrupt`] naming the
+    /// file, and reading errors. Rows handed over before stay handed over.
     pub async fn read(
         &self,
         command: &ReadCommand,
@@ -62,7 +61,7 @@ impl Storage {
         let mut reader = Reader { command, scratch, permits: &self.0.permits, room: None };
         let result = match &command.range {
             PartitionRange::Key(key) => {
-                let tablet = self.tablet(&store, key.token)?;
+                let tablet = self.tablet_soon(&store, key.token).await?;
                 tablet.check_readable()?;
                 self.note_read(command.table.id(), &key.key);
                 reactor::in_place!(reader.partition(&tablet, key.token, &key.key, consumer)).map(|_| ())
@@ -73,11 +72,16 @@ impl Storage {
                 let map = store.map();
                 let (first, last) = (map.tablet_of(from.token), map.tablet_of(to.token));
                 let mut result = Ok(());
-                let mut next = Some(first);
-                // Tablets in token order; their number is bounded by the table's.
-                while let Some(tablet) =
-                    next.and_then(|next| store.next_tablet(next)).filter(|t| t.id <= last)
-                {
+                // In token order. A tablet that leaves before its turn fails the scan: its rows would be
+                // missing.
+                for id in store.ids_between(first, last) {
+                    let tablet = match Box::pin(self.tablet_soon(&store, map.range(id).0)).await {
+                        Ok(tablet) => tablet,
+                        Err(error) => {
+                            result = Err(error);
+                            break;
+                        }
+                    };
                     if let Err(error) = tablet.check_readable() {
                         result = Err(error);
                         break;
@@ -92,7 +96,6 @@ impl Storage {
                             break;
                         }
                     }
-                    next = tablet.id.0.checked_add(1).map(TabletId);
                 }
                 result
             }
@@ -138,7 +141,7 @@ impl Storage {
     /// [`StorageError::UnknownTable`].
     pub fn disk_reads(&self, table: TableId) -> Result<DiskReads, StorageError> {
         let mut sum = DiskReads::default();
-        for tablet in self.table_store(table)?.tablets() {
+        for tablet in &self.table_store(table)?.tablets() {
             for file in tablet.files().iter() {
                 let reads = file.sstable().disk_reads();
                 sum.requests += reads.requests;

@@ -14,7 +14,6 @@ use std::rc::Rc;
 
 use model::clustering::{ClusteringOrder, OwnedPosition, Position};
 use model::reconcile::Purge;
-use model::tablet::TabletId;
 use model::{DeletionTime, Digest, RowView, Token};
 
 use super::merge::{Merge, Step};
@@ -120,7 +119,7 @@ impl Storage {
         let store = self.table_store(command.table.id())?;
         let (from, to) = match &command.range {
             PartitionRange::Key(key) => {
-                let tablet = self.tablet(&store, key.token)?;
+                let tablet = self.tablet_soon(&store, key.token).await?;
                 tablet.check_readable()?;
                 self.note_read(command.table.id(), &key.key);
                 reader.raw_partition(&tablet, key.token, &key.key, consumer).await?;
@@ -132,15 +131,14 @@ impl Storage {
         reader.room = Some(Rc::clone(permit.room()));
         let map = store.map();
         let (first, last) = (map.tablet_of(from.token), map.tablet_of(to.token));
-        let mut next = Some(first);
-        // Tablets in token order; their number is bounded by the table's.
-        while let Some(tablet) = next.and_then(|next| store.next_tablet(next)).filter(|t| t.id <= last) {
+        // In token order. A tablet that leaves before its turn fails the scan: its rows would be missing.
+        for id in store.ids_between(first, last) {
+            let tablet = self.tablet_soon(&store, map.range(id).0).await?;
             tablet.check_readable()?;
             let range = map.range(tablet.id);
             if reader.raw_scan(&tablet, range, from, to, consumer).await? == Flow::Stop {
                 break;
             }
-            next = tablet.id.0.checked_add(1).map(TabletId);
         }
         Ok(())
     }

@@ -84,6 +84,8 @@ impl Storage {
         request: &SnapshotRequest,
     ) -> Result<(), StorageError> {
         crate::directory::ensure(path).await?;
+        // A tablet that moved meanwhile might be missed.
+        let _hold = self.hold_moves(table.id()).await?;
         let work = (table.id(), request.tag.clone());
         let linked = self
             .on_every_shard(Group::ADMIN, work, async |storage, (table, tag)| {
@@ -117,7 +119,8 @@ impl Storage {
         let store = self.table_store(table)?;
         let to = directory(&store.directory, tag);
         // All lists are taken at one moment, before the first wait.
-        let lists: Vec<_> = store.tablets().map(|tablet| (Rc::clone(tablet), tablet.files())).collect();
+        let with_files = |tablet: Rc<Tablet>| (Rc::clone(&tablet), tablet.files());
+        let lists: Vec<_> = store.tablets().into_iter().map(with_files).collect();
         let mut names = Vec::new();
         for (tablet, files) in lists {
             let mut files = files;

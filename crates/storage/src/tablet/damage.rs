@@ -37,7 +37,7 @@ impl Damage {
     }
 
     /// Decides how to go on when a file cannot be opened at the start.
-    pub(super) fn at_start(&self, error: &StorageError) -> AtStart {
+    pub(crate) fn at_start(&self, error: &StorageError) -> AtStart {
         match (self.policy, error) {
             (_, StorageError::Io { source, .. }) if is_shortage(source) => AtStart::End,
             (FailurePolicy::BestEffort, _) => AtStart::SetAside,
@@ -61,7 +61,7 @@ impl Damage {
 
 /// How a start goes on that cannot open a table file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AtStart {
+pub(crate) enum AtStart {
     /// The start ends with the error.
     End,
     /// The file is moved out of the way, and reads go on without it.
@@ -76,4 +76,7 @@ pub(crate) struct LeftOut {
     pub(crate) descriptor: Descriptor,
     /// The error of the tablet's reads, if they fail because of this file.
     pub(crate) refuses: Option<StorageError>,
+    /// Whether the file is left out of every tablet of its table, because its tablet is unknown; shard 0 then
+    /// has it in its part of the manifest.
+    pub(crate) is_shared: bool,
 }

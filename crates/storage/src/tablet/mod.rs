@@ -2,12 +2,16 @@
 //!
 //! A tablet is the unit of flush and compaction. Invariant: the sets of memtables and files change together
 //! and without a pause, so that a reader that takes both sees each write at least once, which the merge
-//! allows. A table file belongs to the tablet that its generation names (generation modulo number of
-//! tablets), so that any number of shards finds its files by name.
+//! allows. A table file belongs to the tablet that its own mark names (`found`). Tablets come and go while
+//! the node runs (`moves`): one that has left this shard keeps its last sets for the reads that entered it
+//! before, and takes neither writes nor flushes nor compactions. `moving` counts what is on its way.
 
 mod damage;
 mod file;
+mod found;
+mod moving;
 mod numbers;
+mod opening;
 mod store;
 
 use std::cell::{Cell, RefCell};
@@ -32,10 +36,13 @@ use crate::compaction::{Chooser, Facts};
 use crate::error::StorageError;
 use crate::memtable::Memtable;
 
-pub(crate) use damage::{Damage, LeftOut};
+pub(crate) use damage::{AtStart, Damage, LeftOut};
 pub(crate) use file::{QUARANTINE, TableFile, quarantine, to_storage_error};
+pub(crate) use found::{FileMark, Folder, Found, MISNUMBERED, Unplaced, find, set_misnumbered_aside};
+pub(crate) use moving::{Counts, Moves};
 pub(crate) use numbers::Numbers;
-pub(crate) use store::{MISNUMBERED, TableStore, directory_of, open};
+pub(crate) use opening::{Keepers, open};
+pub(crate) use store::{TableStore, directory_of};
 
 /// Most compactions of one tablet at a time.
 pub(crate) const COMPACTIONS_MAX: usize = 16;
@@ -43,6 +50,8 @@ pub(crate) const COMPACTIONS_MAX: usize = 16;
 /// One tablet of one table.
 pub(crate) struct Tablet {
     pub(crate) id: TabletId,
+    /// The number of the command that gave this node the tablet; its files carry it.
+    pub(crate) since: u64,
     pub(crate) directory: PathBuf,
     /// One flush at a time.
     pub(crate) flushing: Semaphore,
@@ -70,7 +79,7 @@ pub(crate) struct Tablet {
     files: RefCell<Rc<Vec<Rc<TableFile>>>>,
     /// The tablet's part of the row cache.
     cache: Rc<TabletCache>,
-    numbers: RefCell<Numbers>,
+    numbers: NumberSource,
     /// Number of writes between the commit log and the memtable.
     writing: Cell<u32>,
     /// Tasks that seal a memtable or have the tablet to themselves: writes wait for them.
@@ -95,21 +104,47 @@ pub(crate) struct Tablet {
     changed: Event,
     /// Whether the table was dropped: nothing more is written.
     dropped: Cell<bool>,
+    /// Whether the tablet left this shard: nothing more is written, and its files belong to another shard.
+    left: Cell<bool>,
+}
+
+/// The numbers of a table's files that this shard gives out; all of the table's tablets here share them.
+#[derive(Clone)]
+pub(crate) struct NumberSource {
+    numbers: Rc<RefCell<Numbers>>,
+    /// The shard, and how many there are.
+    place: (usize, usize),
+}
+
+impl NumberSource {
+    pub(crate) fn new(numbers: Numbers, place: (usize, usize)) -> Self {
+        Self { numbers: Rc::new(RefCell::new(numbers)), place }
+    }
+
+    /// Keeps a number from being given out.
+    pub(crate) fn take(&self, number: u64) {
+        self.numbers.borrow_mut().take(number);
+    }
+
+    fn next(&self) -> u64 {
+        self.numbers.borrow_mut().next(self.place.0, self.place.1)
+    }
 }
 
 impl Tablet {
     pub(crate) fn new(
-        id: TabletId,
+        (id, since): (TabletId, u64),
         table: Rc<Table>,
         directory: &Path,
         cache: &Rc<RowCache>,
         files: Vec<Rc<TableFile>>,
-        numbers: Numbers,
+        numbers: NumberSource,
     ) -> Self {
         let budget = cache.budget();
         Self {
             cache: Rc::new(TabletCache::new(cache, &table)),
             id,
+            since,
             directory: directory.to_owned(),
             flushing: Semaphore::new(1),
             compacting: Semaphore::new(COMPACTIONS_MAX),
@@ -126,7 +161,7 @@ impl Tablet {
             ))])),
             active_since: Cell::new(reactor::now()),
             files: RefCell::new(Rc::new(files)),
-            numbers: RefCell::new(numbers),
+            numbers,
             writing: Cell::new(0),
             closers: Cell::new(0),
             claims: Cell::new(0),
@@ -140,6 +175,7 @@ impl Tablet {
             has_directory: Cell::new(false),
             changed: Event::new(),
             dropped: Cell::new(false),
+            left: Cell::new(false),
         }
     }
 
@@ -413,18 +449,15 @@ impl Tablet {
         let fresh = SmallVec::from_iter([Rc::new(self.new_memtable())]);
         let memtables = std::mem::replace(&mut *self.memtables.borrow_mut(), fresh);
         let files = std::mem::take(&mut *self.files.borrow_mut());
-        for file in self.left_out.take() {
-            self.add_orphan_file(file.descriptor);
-        }
-        self.refuses_reads.set(false);
-        self.lacks_rows.set(false);
+        // Shard 0 removes those that have rows of other tablets too.
+        let is_kept = |file: &LeftOut| file.is_shared && self.numbers.place.0 != 0;
+        let (kept, gone): (Vec<_>, Vec<_>) = self.left_out.take().into_iter().partition(is_kept);
+        gone.iter().for_each(|file| self.add_orphan_file(file.descriptor));
+        self.refuses_reads.set(kept.iter().any(|file| file.refuses.is_some()));
+        self.lacks_rows.set(!kept.is_empty());
+        self.left_out.replace(kept);
         self.forget_cached();
         (memtables.into_vec(), files.to_vec())
-    }
-
-    /// Keeps a generation from being given out again: a durable record names it.
-    pub(crate) fn skip_generation(&self, generation: u64) {
-        self.numbers.borrow_mut().take(generation);
     }
 
     /// Whether the commit log records how far the tablet is flushed; otherwise no tombstone may be purged.
@@ -530,20 +563,37 @@ impl Tablet {
         self.dropped.get()
     }
 
-    /// The generation of the next table file: names the tablet, and grows.
-    pub(crate) fn next_generation(&self) -> u64 {
-        let count = u64::from(self.table.borrow().tablets().count());
-        self.numbers.borrow_mut().next(u64::from(self.id.0), count)
+    /// Marks the tablet as having left this shard, whose files another shard has from now on. The caller has
+    /// the tablet to itself, and has flushed it.
+    pub(crate) fn mark_left(&self) {
+        assert!(self.claims.get() > 0, "a tablet leaves while a task has it to itself: {:?}", self.id);
+        let unflushed = self.memtables.borrow().iter().filter(|memtable| !memtable.is_empty()).count();
+        assert_eq!(unflushed, 0, "a tablet leaves with all of its writes in files: {:?}", self.id);
+        let busy: Vec<u64> =
+            self.files.borrow().iter().filter(|file| file.is_busy()).map(|file| file.generation()).collect();
+        assert!(busy.is_empty(), "a tablet leaves while nothing has its files: {:?}: {busy:?}", self.id);
+        self.left.set(true);
+        self.forget_cached();
     }
 
-    /// As [`Tablet::next_generation`], skipping generations of existing files: a file that was put there
-    /// meanwhile is not overwritten.
+    /// Whether it left this shard.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.get()
+    }
+
+    /// Whether nothing more is to be written here: it left this shard, or its table was dropped.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.left.get() || self.dropped.get()
+    }
+
+    /// The generation of the next table file, skipping generations of existing files: a file that was put
+    /// there meanwhile is not overwritten.
     ///
     /// # Errors
     /// Those of looking for the files.
     pub(crate) async fn free_generation(&self) -> Result<u64, StorageError> {
         loop {
-            let generation = self.next_generation();
+            let generation = self.numbers.next();
             let path = Descriptor::new(generation).path(&self.directory, Component::Data);
             let is_there = reactor::file::exists(&path).await;
             if !is_there.map_err(StorageError::of("look for", &path))? {

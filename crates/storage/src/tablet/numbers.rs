@@ -1,14 +1,18 @@
-//! The numbers of a tablet's table files: which are taken, and which is the next.
+//! The numbers of a table's files: which are taken, and which is the next that a shard gives out.
 //!
-//! A number names the tablet (modulo the number of tablets) and grows. Numbers up to [`COUNTED_MAX`] are
-//! counted on from the greatest; no node gets there by counting. A file with a greater one was named by hand:
-//! it is served as it is, its number is not given out again, and it is not counted on from, for that would
-//! end at 2^64. Invariant: no number is given out twice, and none wraps.
+//! A shard counts on its own residue class (`number % shards == shard`) from the greatest number that the
+//! node knows of the table, so that no two shards give out the same one, whichever tablets they have. Numbers
+//! up to [`COUNTED_MAX`] are counted on from: Cassandra reads a sequential number as an `int`. A file with a
+//! greater one was named by hand, or by a node that had used up the others: it is served as it is, its number
+//! is not given out again, and it is not counted on from. Invariant: no number is given out twice, and none
+//! wraps.
 
 use std::collections::BTreeSet;
 
 /// The greatest number that is counted on from.
-pub(crate) const COUNTED_MAX: u64 = 1 << 60;
+pub(crate) const COUNTED_MAX: u64 = (1 << 31) - 1;
+/// No node comes to such a number by counting.
+const NUMBER_END: u64 = 1 << 61;
 
 /// Numbers that are not free.
 #[derive(Debug, Clone, Default)]
@@ -29,23 +33,20 @@ impl Numbers {
         }
     }
 
-    /// The next free number of tablet `tablet` of `count`.
-    pub(crate) fn next(&mut self, tablet: u64, count: u64) -> u64 {
-        assert!(tablet < count, "tablet {tablet} of {count}");
+    /// The next free number of shard `shard` of `shards`.
+    pub(crate) fn next(&mut self, shard: usize, shards: usize) -> u64 {
+        assert!(shard < shards, "shard {shard} of {shards}");
+        let (shard, shards) = (shard as u64, shards as u64);
         let after = |number: u64| {
-            let base = number / count * count + tablet;
-            if base > number { base } else { base + count }
+            let base = number / shards * shards + shard;
+            if base > number { base } else { base + shards }
         };
         let mut next = after(self.last);
         // Each round skips one of those that are there.
         while self.beyond.contains(&next) {
             next = after(next);
         }
-        assert!(
-            next < 2 * COUNTED_MAX,
-            "file number {next} of tablet {tablet} of {count} after {}",
-            self.last
-        );
+        assert!(next < NUMBER_END, "file number {next} of shard {shard} of {shards} after {}", self.last);
         self.last = next;
         next
     }
@@ -55,14 +56,14 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    fn check(taken: &[u64], (tablet, count): (u64, u64), expected: [u64; 2]) {
+    fn check(taken: &[u64], (shard, shards): (usize, usize), expected: [u64; 2]) {
         let mut numbers = Numbers::default();
         taken.iter().for_each(|number| numbers.take(*number));
-        assert_eq!([numbers.next(tablet, count), numbers.next(tablet, count)], expected, "{taken:?}");
+        assert_eq!([numbers.next(shard, shards), numbers.next(shard, shards)], expected, "{taken:?}");
     }
 
     #[test]
-    fn numbers_grow_and_name_their_tablet() {
+    fn numbers_grow_and_are_of_their_shard() {
         check(&[], (0, 1), [1, 2]);
         check(&[], (3, 4), [3, 7]);
         check(&[], (0, 4), [4, 8]);
@@ -77,5 +78,25 @@ mod tests {
         check(&[COUNTED_MAX], (0, 1), [COUNTED_MAX + 1, COUNTED_MAX + 2]);
         // Given out by an earlier process that began at the edge.
         check(&[COUNTED_MAX, COUNTED_MAX + 1, COUNTED_MAX + 3], (0, 1), [COUNTED_MAX + 2, COUNTED_MAX + 4]);
+        // A number between those of a Cassandra that reads an int and those that nobody counts to.
+        check(&[7, 1 << 40], (0, 1), [8, 9]);
+    }
+
+    #[test]
+    fn numbers_are_given_out_once_whatever_the_shards() {
+        let mut given = BTreeSet::new();
+        for shards in [1usize, 3, 2, 5, 4] {
+            // A start takes what the files and the manifest name.
+            let mut known = Numbers::default();
+            given.iter().for_each(|number| known.take(*number));
+            let mut of_shards = vec![known; shards];
+            for turn in 0..40 {
+                // Shards count at unlike paces.
+                let shard = turn * turn % shards;
+                let number = of_shards[shard].next(shard, shards);
+                assert_eq!(number % shards as u64, shard as u64);
+                assert!(given.insert(number), "{number} is given out twice with {shards} shards");
+            }
+        }
     }
 }

@@ -1,32 +1,42 @@
-//! A table's tablets on this shard, and finding their files at the start.
+//! A table's tablets on this shard, and the one place that says whose each tablet is.
+//!
+//! A tablet is *open* here (in `tablets`), *expected* (this shard's by what was told last, and on its way),
+//! or another shard's. Requests for an expected one wait for it (`Storage::tablet_soon`): it is never read as
+//! empty. One that is to leave stays open until it is handed over.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, Ref, RefCell};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use model::Table;
 use model::hex;
 use model::mutation::MutationView;
 use model::tablet::{TabletId, TabletMap};
-use model::{Table, Token};
-use sstable::{Component, Descriptor, Sstable, SstableError};
+use reactor::Event;
+use sstable::Descriptor;
 
-use super::damage::AtStart;
-use super::numbers::COUNTED_MAX;
-use super::{Damage, LeftOut, Numbers, QUARANTINE, TableFile, Tablet, quarantine, to_storage_error};
-use crate::cache::RowCache;
+use super::opening::OpenFiles;
+use super::{Folder, Keepers, NumberSource, Tablet};
+use crate::agreed::{OwnTablet, OwnTablets};
 use crate::error::StorageError;
-use crate::manifest::{Edit, Manifest};
-
-/// Longest `TOC.txt` that is read.
-const TOC_BYTES_MAX: usize = 1 << 16;
 
 /// The tablets of one table that this shard has.
 pub(crate) struct TableStore {
     table: RefCell<Rc<Table>>,
     /// Whether its keyspace has writes in the commit log.
     durable: Cell<bool>,
-    tablets: BTreeMap<TabletId, Rc<Tablet>>,
+    /// Those that are open here.
+    tablets: RefCell<BTreeMap<TabletId, Rc<Tablet>>>,
+    /// Those of this node, as told last.
+    own: RefCell<OwnTablets>,
+    /// How often that has changed.
+    own_changes: Cell<u64>,
+    /// This shard, and how many there are.
+    place: (usize, usize),
+    pub(crate) numbers: NumberSource,
+    /// Notified when a tablet was opened or has left, and when other tablets became this node's.
+    pub(crate) changed: Event,
     pub(crate) directory: PathBuf,
 }
 
@@ -37,80 +47,99 @@ pub(crate) fn directory_of(data: &Path, table: &Table) -> PathBuf {
 }
 
 impl TableStore {
-    /// Opens the tablets that belong to this shard, with their table files.
-    ///
-    /// `disk_failure_policy` decides what happens if a file cannot be opened; a line in the log names the
-    /// file.
+    /// Opens the tablets that belong to this shard, with those table files of `folder` that are theirs.
     ///
     /// # Errors
-    /// Those of reading the directory; those of a file if the policy makes the start fail.
+    /// Those of a file if the policy makes the start fail.
     pub(crate) async fn open(
         table: &Rc<Table>,
         data: &Path,
-        (shard, shards): (usize, usize),
-        (cache, damage, manifest): (&Rc<RowCache>, &Rc<Damage>, &Manifest),
+        place: (usize, usize),
+        keepers: Keepers<'_>,
+        (own, folder): (OwnTablets, &Folder),
     ) -> Result<Self, StorageError> {
-        let directory = directory_of(data, table);
-        let map = table.tablets();
-        let mut left_out: Vec<(TabletId, LeftOut)> = Vec::new();
-        let mut found: BTreeMap<TabletId, (Vec<Rc<TableFile>>, Numbers)> = map
-            .tablets()
-            .filter(|tablet| map.shard_of(*tablet, shards) == shard)
-            .map(|tablet| (tablet, (Vec::new(), Numbers::default())))
-            .collect();
-        let Listed { own, taken, misnumbered } = list(&directory).await?;
-        if shard == 0 {
-            set_misnumbered_aside(&directory, &misnumbered, damage).await?;
+        let store = Self {
+            table: RefCell::new(Rc::clone(table)),
+            durable: Cell::new(true),
+            tablets: RefCell::default(),
+            own: RefCell::new(own),
+            own_changes: Cell::new(0),
+            place,
+            numbers: NumberSource::new(folder.numbers.clone(), place),
+            changed: Event::new(),
+            directory: directory_of(data, table),
+        };
+        let mut of_tablets: BTreeMap<TabletId, (u64, Vec<Descriptor>)> = {
+            let own = store.own.borrow();
+            let here = own.iter().filter_map(|(id, _)| Some((id, own.owner(id, place.1)?)));
+            here.filter(|(_, own)| usize::from(own.shard) == place.0)
+                .map(|(id, own)| (id, (own.since, Vec::new())))
+                .collect()
+        };
+        for (descriptor, mark) in &folder.files {
+            let Some((since, files)) = of_tablets.get_mut(&mark.tablet) else { continue };
+            assert_eq!(mark.since, *since, "{descriptor} of tablet {:?} is of its tenancy", mark.tablet);
+            files.push(*descriptor);
         }
-        for (_, numbers) in found.values_mut() {
-            taken.iter().for_each(|number| numbers.take(*number));
+        for (id, (since, files)) in of_tablets {
+            let tablet = store.opened((id, since), &files, keepers, true).await?;
+            folder.unplaced.iter().for_each(|file| tablet.leave_out(file.left_out(&store.directory)));
+            store.insert(tablet);
         }
-        for descriptor in own {
-            let tablet = TabletId((descriptor.generation() % u64::from(map.count())) as u32);
-            let Some((files, numbers)) = found.get_mut(&tablet) else { continue };
-            numbers.take(descriptor.generation());
-            if descriptor.generation() > COUNTED_MAX {
-                reactor::warn!("a table file has a number that no node comes to by counting: it is served, and its next compaction \
-                    writes it under another"; file = descriptor, directory = directory.display());
-            }
-            let opened = open(&directory, descriptor, table, cache).await.map_err(to_storage_error);
-            let opened = opened.and_then(|sstable| of_table(sstable, table));
-            let sstable = match opened.and_then(|sstable| of_tablet(sstable, map.range(tablet))) {
-                Ok(sstable) => sstable,
-                Err(error) => {
-                    match damage.at_start(&error) {
-                        AtStart::End => return Err(error),
-                        AtStart::SetAside => {
-                            reactor::error!("a table file cannot be used and is set aside: its data is missing from reads";
-                                error = &error);
-                            manifest.note(&[Edit::Gone((table.id(), descriptor.generation()))]).await?;
-                            quarantine(&directory, descriptor).await?;
-                            damage.count_set_aside();
-                        }
-                        AtStart::RefuseReads => {
-                            reactor::error!("a table file cannot be used: reads of its tablet fail";
-                                error = &error);
-                            left_out.push((tablet, LeftOut { descriptor, refuses: Some(error) }));
-                        }
-                    }
-                    continue;
-                }
-            };
-            files.push(Rc::new(TableFile::found(sstable, damage)));
+        Ok(store)
+    }
+
+    /// A tablet with its open files, which is not in the set yet.
+    ///
+    /// # Errors
+    /// Those of a file if the policy makes the start fail.
+    pub(crate) async fn opened(
+        &self,
+        (id, since): (TabletId, u64),
+        files: &[Descriptor],
+        keepers: Keepers<'_>,
+        at_start: bool,
+    ) -> Result<Rc<Tablet>, StorageError> {
+        let table = self.table();
+        let mut opened = OpenFiles::default();
+        for descriptor in files {
+            opened.add((&self.directory, *descriptor), &table, id, keepers, at_start).await?;
         }
-        let tablets: BTreeMap<_, _> = found
-            .into_iter()
-            .map(|(id, (files, numbers))| {
-                (id, Rc::new(Tablet::new(id, Rc::clone(table), &directory, cache, files, numbers)))
-            })
-            .collect();
-        for (tablet, file) in left_out {
-            tablets[&tablet].leave_out(file);
+        // The table may have been altered meanwhile.
+        let now = self.table();
+        opened.files.iter().for_each(|file| file.set_table(&now));
+        let OpenFiles { files, left_out, lacks_rows } = opened;
+        let numbers = self.numbers.clone();
+        let tablet = Rc::new(Tablet::new((id, since), now, &self.directory, keepers.cache, files, numbers));
+        left_out.into_iter().for_each(|file| tablet.leave_out(file));
+        if lacks_rows {
+            tablet.set_lacks_rows();
         }
-        Ok(Self { table: RefCell::new(Rc::clone(table)), durable: Cell::new(true), tablets, directory })
+        Ok(tablet)
+    }
+
+    /// Adds a tablet to the set: from now on it is read and written here.
+    pub(crate) fn insert(&self, tablet: Rc<Tablet>) {
+        let table = self.table();
+        assert!(tablet.id.0 < table.tablets().count(), "tablet {:?} of {:?}", tablet.id, table.tablets());
+        if !self.is_now(&tablet.table()) {
+            tablet.set_table(&table);
+        }
+        let before = self.tablets.borrow_mut().insert(tablet.id, Rc::clone(&tablet));
+        assert!(before.is_none(), "tablet {:?} is opened once", tablet.id);
+        self.changed.notify_all();
+    }
+
+    /// Takes a tablet out of the set: it has left, or is about to.
+    pub(crate) fn remove(&self, tablet: &Rc<Tablet>) {
+        let removed = self.tablets.borrow_mut().remove(&tablet.id);
+        let is_it = removed.is_some_and(|removed| Rc::ptr_eq(&removed, tablet));
+        assert!(is_it, "tablet {:?} that leaves was open", tablet.id);
+        self.changed.notify_all();
     }
 
     /// The table's cut into tablets.
+    #[inline]
     pub(crate) fn map(&self) -> TabletMap {
         self.table.borrow().tablets()
     }
@@ -145,157 +174,71 @@ impl TableStore {
     /// Takes a new revision of the table.
     pub(crate) fn set_table(&self, table: &Rc<Table>) {
         *self.table.borrow_mut() = Rc::clone(table);
-        self.tablets.values().for_each(|tablet| tablet.set_table(table));
+        self.tablets().iter().for_each(|tablet| tablet.set_table(table));
     }
 
-    /// A tablet of this shard.
-    pub(crate) fn tablet(&self, id: TabletId) -> Option<&Rc<Tablet>> {
-        self.tablets.get(&id)
+    /// The tablets of this node, as told last.
+    pub(crate) fn own(&self) -> OwnTablets {
+        self.own.borrow().clone()
     }
 
-    /// The first tablet of this shard at or behind `id`.
-    pub(crate) fn next_tablet(&self, id: TabletId) -> Option<Rc<Tablet>> {
-        self.tablets.range(id..).next().map(|(_, tablet)| Rc::clone(tablet))
+    /// How often [`TableStore::set_own`] was called.
+    pub(crate) fn own_changes(&self) -> u64 {
+        self.own_changes.get()
     }
 
-    /// All tablets of this shard, by token.
-    pub(crate) fn tablets(&self) -> impl Iterator<Item = &Rc<Tablet>> {
-        self.tablets.values()
+    /// Takes what this node was told of its tablets. Tablets come and go by it later (`moves`).
+    pub(crate) fn set_own(&self, own: OwnTablets) {
+        *self.own.borrow_mut() = own;
+        self.own_changes.set(self.own_changes.get() + 1);
+        self.changed.notify_all();
     }
-}
 
-/// The message about a table file with an invalid number.
-pub(crate) const MISNUMBERED: &str = "it has the name of a table file with a number that none has: numbers are below 2^64 and have no \
-     zeros before them";
-
-/// Sets aside files that look like table files but have invalid numbers: they may hold the only copy of some
-/// rows.
-async fn set_misnumbered_aside(
-    directory: &Path,
-    names: &[String],
-    damage: &Damage,
-) -> Result<(), StorageError> {
-    let Some(first) = names.first() else { return Ok(()) };
-    let reason = format!(
-        "{MISNUMBERED}; move all files of that number out of the folder, start, give them another number, and \
-        take them in with import"
-    );
-    let error = StorageError::TableFileCorrupt { path: directory.join(first), reason };
-    if damage.at_start(&error) != AtStart::SetAside {
-        // The file's number does not say which tablet it belongs to, so no single tablet's reads could be
-        // made to fail.
-        return Err(error);
+    /// The shard of this node that a tablet belongs to, and since when; `None` if this node does not have it.
+    pub(crate) fn owner(&self, tablet: TabletId) -> Option<OwnTablet> {
+        self.own.borrow().owner(tablet, self.place.1)
     }
-    reactor::error!("table files cannot be used and are set aside: their data is missing from reads"; error = &error);
-    let aside = directory.join(QUARANTINE);
-    reactor::file::create_dir_all(&aside).await.map_err(StorageError::of("create", &aside))?;
-    for name in names {
-        let from = directory.join(name);
-        let moved = reactor::file::rename(&from, aside.join(name)).await;
-        moved.map_err(StorageError::of("rename", &from))?;
+
+    /// Whether a tablet belongs to this shard.
+    pub(crate) fn is_own(&self, tablet: TabletId) -> bool {
+        self.owner(tablet).is_some_and(|own| usize::from(own.shard) == self.place.0)
     }
-    for directory in [&aside, directory] {
-        reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))?;
+
+    /// Whether a tablet belongs to this shard and is not open yet.
+    pub(crate) fn is_expected(&self, tablet: TabletId) -> bool {
+        self.is_own(tablet) && !self.tablets.borrow().contains_key(&tablet)
     }
-    damage.count_set_aside();
-    Ok(())
-}
 
-/// Opens a table file within this shard's memory.
-///
-/// # Errors
-/// Those of the file.
-pub(crate) async fn open(
-    directory: &Path,
-    descriptor: Descriptor,
-    table: &Rc<Table>,
-    cache: &RowCache,
-) -> Result<Sstable, SstableError> {
-    Sstable::open_within(directory, descriptor, table, (cache.components(), cache.pages())).await
-}
-
-/// Checks that a file was written for this table, or does not name its table. A file of another table was put
-/// there by hand: if both tables have the same columns, its rows would be answered as this table's.
-fn of_table(sstable: Sstable, table: &Table) -> Result<Sstable, StorageError> {
-    let other = sstable.extras().schema.filter(|mark| mark.table != table.id().0);
-    let Some(mark) = other else { return Ok(sstable) };
-    let id = hex::text(&mark.table);
-    Err(StorageError::TableFileCorrupt {
-        path: sstable.descriptor().path(sstable.dir(), Component::Data),
-        reason: format!(
-            "it was written for another table, whose id is {id}: move all its files out of the folder and start; where its rows \
-             belong to {}.{}, take it in with refresh or import",
-            table.keyspace(),
-            table.name()
-        ),
-    })
-}
-
-/// Checks that a file has nothing outside its tablet. A file that has was put there by hand, from a node with
-/// other tablets: its rows belong to tablets that do not read it.
-fn of_tablet(sstable: Sstable, (first, last): (Token, Token)) -> Result<Sstable, StorageError> {
-    if first <= sstable.first_key().0 && sstable.last_key().0 <= last {
-        return Ok(sstable);
+    /// A tablet that is open here.
+    #[inline]
+    pub(crate) fn tablet(&self, id: TabletId) -> Option<Rc<Tablet>> {
+        self.tablets.borrow().get(&id).cloned()
     }
-    Err(StorageError::TableFileCorrupt {
-        path: sstable.descriptor().path(sstable.dir(), Component::Data),
-        reason: "it has partitions outside the tablet that its number names: it is of a node with other tablets; move it \
-                 out of the folder, start, and take it in with refresh or import"
-            .to_owned(),
-    })
-}
 
-/// Contents of a table's folder.
-#[derive(Debug, Default)]
-struct Listed {
-    /// Complete table files that this node wrote.
-    own: Vec<Descriptor>,
-    /// Numbers of files of this node's version that another program wrote.
-    taken: Vec<u64>,
-    /// Files with invalid numbers, by [`sstable::is_misnumbered`].
-    misnumbered: Vec<String>,
-}
+    /// As [`TableStore::tablet`], borrowed; not to be held across an await.
+    #[inline]
+    pub(crate) fn borrow_tablet(&self, id: TabletId) -> Option<Ref<'_, Rc<Tablet>>> {
+        Ref::filter_map(self.tablets.borrow(), |tablets| tablets.get(&id)).ok()
+    }
 
-/// Lists the complete table files in a table's folder, which may not exist yet.
-///
-/// Files of other versions were put there by other programs. So were files of this node's version that never
-/// had the component that only this node writes. They are not cut for tablets, and are taken in only on
-/// request (`import`, `takeover`).
-async fn list(directory: &Path) -> Result<Listed, StorageError> {
-    let names = match reactor::file::read_dir(directory).await {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Listed::default()),
-        Err(error) => return Err(StorageError::io("list", directory, error)),
-    };
-    let marked: BTreeSet<Descriptor> = names
-        .iter()
-        .filter_map(|entry| Descriptor::parse(&entry.name).ok())
-        .filter(|(_, component)| *component == Component::Ceto)
-        .map(|(descriptor, _)| descriptor)
-        .collect();
-    let misnumbered = names.iter().filter(|entry| !entry.is_dir && sstable::is_misnumbered(&entry.name));
-    let mut listed =
-        Listed { misnumbered: misnumbered.map(|entry| entry.name.clone()).collect(), ..Listed::default() };
-    let mut others = Vec::new();
-    for descriptor in sstable::sort_names(names.iter().map(|entry| entry.name.as_str())).complete {
-        let written = descriptor.could_be_written();
-        if written && (marked.contains(&descriptor) || has_lost_its_mark(directory, descriptor).await?) {
-            listed.own.push(descriptor);
-        } else {
-            others.push(descriptor);
-            listed.taken.extend(written.then_some(descriptor.generation()));
+    /// The tablets from `first` to `last` that are open or expected here, by token.
+    pub(crate) fn ids_between(&self, first: TabletId, last: TabletId) -> Vec<TabletId> {
+        if first > last {
+            return Vec::new();
         }
+        let own = self.own.borrow();
+        let (shard, shards) = self.place;
+        let is_here = |own: OwnTablet| usize::from(own.shard) % shards == shard;
+        let mut ids: Vec<TabletId> =
+            own.between(first, last).filter(|(_, own)| is_here(*own)).map(|(id, _)| id).collect();
+        ids.extend(self.tablets.borrow().range(first..=last).map(|(id, _)| *id));
+        ids.sort();
+        ids.dedup();
+        ids
     }
-    if let Some(first) = others.first() {
-        reactor::info!("table files that this node did not write are left alone until they are imported";
-            count = others.len(), first = first, directory = directory.display());
-    }
-    Ok(listed)
-}
 
-/// Whether a file that lacks the component that only this node writes was written with it.
-async fn has_lost_its_mark(directory: &Path, descriptor: Descriptor) -> Result<bool, StorageError> {
-    let path = descriptor.path(directory, Component::Toc);
-    let toc = reactor::file::read_all(&path, TOC_BYTES_MAX).await.map_err(StorageError::of("read", &path))?;
-    Ok(String::from_utf8_lossy(&toc).lines().any(|line| line.trim() == Component::Ceto.name()))
+    /// All tablets that are open here, by token.
+    pub(crate) fn tablets(&self) -> Vec<Rc<Tablet>> {
+        self.tablets.borrow().values().cloned().collect()
+    }
 }

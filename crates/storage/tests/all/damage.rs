@@ -197,8 +197,7 @@ fn a_segment_behind_a_symbolic_link_is_replayed() {
     assert_eq!(start(config(directory.path())).expect("an open storage"), all);
 }
 
-/// Gives a table file another number. The first file of the partition has number 2, of the first of two
-/// tablets.
+/// Gives a table file another number.
 fn renumber(folder: &Path, from: &str, to: &str) {
     for path in files(folder, "") {
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -272,7 +271,7 @@ fn a_file_that_was_put_beside_those_of_a_running_node_is_not_written_over() {
         let put: Vec<PathBuf> = of_two
             .iter()
             .map(|path| {
-                path.with_file_name(path.file_name().unwrap().to_str().unwrap().replace("me-2-", "me-4-"))
+                path.with_file_name(path.file_name().unwrap().to_str().unwrap().replace("me-1-", "me-2-"))
             })
             .collect();
         for (from, to) in of_two.iter().zip(&put) {
@@ -282,7 +281,7 @@ fn a_file_that_was_put_beside_those_of_a_running_node_is_not_written_over() {
         storage.flush(ID).await.expect("a flush");
         let after: Vec<_> = put.iter().map(|path| std::fs::read(path).unwrap()).collect();
         assert_eq!(before, after);
-        assert!(files(&data, "me-6-big-Data.db").len() == 1);
+        assert!(files(&data, "me-3-big-Data.db").len() == 1);
     });
 }
 
@@ -291,7 +290,7 @@ fn a_number_that_none_has_ends_the_start_or_is_set_aside() {
     for number in ["18446744073709551616", "01"] {
         let directory = tempfile::tempdir().unwrap();
         killed(directory.path(), 10);
-        renumber(&directory.path().join("data"), "2", number);
+        renumber(&directory.path().join("data"), "1", number);
         let config = accepting(config(directory.path()));
         let said = start(config.clone()).expect_err("a file that is not taken for any").to_string();
         assert!(said.contains(&format!("me-{number}-big-")) && said.contains("import"), "{said}");

@@ -29,5 +29,6 @@ mod snapshots;
 mod starts;
 #[path = "../table/mod.rs"]
 mod table;
+mod tablets;
 mod takeover;
 mod throttle;
