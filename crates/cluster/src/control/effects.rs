@@ -5,15 +5,19 @@
 //! Effects follow the state: a shard that could not apply a change gets it from the state at the next start, as
 //! a node that crashed between the two does.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use model::schema::{Schema, SchemaChange};
+use model::tablet::TabletId;
 use reactor::{Group, mesh};
-use storage::{AgreedChanges, StorageError};
+use storage::{AgreedChanges, OwnTablet, OwnTablets, StorageError};
 
 use super::{ControlPlane, SchemaNews};
 use crate::NodeNumber;
 use crate::group0::{Applied, Change, ClusterState};
+use crate::maps::Placed;
+use crate::maps::map::MapParts;
 use crate::membership;
 use crate::net::Network;
 use crate::view::{News, View};
@@ -102,14 +106,16 @@ impl ControlPlane {
         let Effect { index, before, changes, replaced, news } = effect;
         let storage = self.storage.get().expect("commands are followed once the storage is open").clone();
         let listener = self.on_schema.borrow().clone();
-        let shards = reactor::shard_count();
+        let (shards, own) = (reactor::shard_count(), self.group.number());
         let applying = reactor::spawn(Group::ADMIN, async move {
             let (come, gone) = news.split();
             tell_shards(&come, shards).await?;
-            if changes.is_empty() {
+            let tablets: BTreeMap<_, _> =
+                come.maps.iter().map(|(table, map)| (*table, own_tablets(map, own))).collect();
+            if changes.is_empty() && tablets.is_empty() {
                 return Ok(());
             }
-            let agreed = AgreedChanges { changes: changes.clone(), ..AgreedChanges::default() };
+            let agreed = AgreedChanges { changes: changes.clone(), tablets };
             let applied = storage.apply_agreed(index, &agreed).await;
             // A durable change has happened, even if a shard could not apply it: everybody hears of it.
             if let Some(listener) = listener {
@@ -127,6 +133,15 @@ impl ControlPlane {
 fn replacing(before: &ClusterState, after: &ClusterState) -> Vec<SchemaChange> {
     let dropped = before.schema().keyspaces().map(|keyspace| keyspace.name.clone());
     dropped.map(|name| SchemaChange::DropKeyspace { name }).chain(after.history()).collect()
+}
+
+/// The tablets of a table that node `own` has, by the table's map.
+pub(super) fn own_tablets(map: &MapParts, own: NodeNumber) -> OwnTablets {
+    let of_tablet = |(number, replicas): (usize, &Vec<Placed>)| {
+        let placed = replicas.iter().find(|placed| placed.node == own)?;
+        Some((TabletId(number as u32), OwnTablet { shard: placed.shard, since: placed.since }))
+    };
+    OwnTablets::told(map.tablets.iter().enumerate().filter_map(of_tablet))
 }
 
 fn schema_change(change: &Change) -> Option<SchemaChange> {

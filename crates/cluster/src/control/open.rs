@@ -5,7 +5,6 @@
 //! up with what a majority committed before its storage is handed out.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use model::tablet::FIRST_NODE;
 use reactor::{Deadline, Event, Group, Semaphore};
 use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError};
 
-use super::effects::tell_shards;
+use super::effects::{own_tablets, tell_shards};
 use super::{ClusterError, ControlPlane, founding};
 use crate::consensus::LogLimits;
 use crate::group0::{ClusterState, Group0, Group0Error, GroupFailure};
@@ -157,7 +156,11 @@ async fn open_group(
         changes: state.history(),
         index: state.last_command(),
         expects_manifest: earlier.map_or(exists, |earlier| earlier.expects_manifest),
-        tablets: BTreeMap::new(),
+        tablets: state
+            .maps()
+            .iter()
+            .map(|(table, map)| (*table, own_tablets(&map.to_parts(), group.number())))
+            .collect(),
     };
     let control = ControlPlane {
         effective: Cell::new(group.applied()),
