@@ -15,6 +15,7 @@ mod net;
 mod outside;
 mod shard_driver;
 mod stepping;
+mod trouble;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use disk::{DiskFaults, TakenAway};
-pub use net::NetFaults;
+pub use net::{Link, NetFaults};
 
 use crate::driver::Op;
 use crate::driver::chunk::{ChunkPool, FreeList};
@@ -35,7 +36,7 @@ use crate::sched::Group;
 use crate::shard::{Parts, Shard};
 use crate::start::ShardInfo;
 use crate::waker::Remote;
-use core::{Core, Port};
+use core::{Clock, Core, Port};
 use disk::{Chance, Disk};
 use net::Net;
 use shard_driver::SimDriver;
@@ -98,6 +99,8 @@ struct Node {
     disks: Disks,
     /// How its last run ended, once it has.
     ended: Option<Result<(), String>>,
+    /// Until then none of its shards runs.
+    paused_until_ns: u64,
 }
 
 /// How a world behaves beyond its seed.
@@ -175,10 +178,18 @@ impl World {
         assert!(shards > 0, "a node without shards");
         let id = NodeId(self.nodes.len());
         self.core.disks.borrow_mut().push(Disk::new(faults));
-        self.core.skew_us.borrow_mut().push(0);
+        self.core.clocks.borrow_mut().push(Clock::default());
         let main: Main = Rc::new(move |info| Box::pin(main(info)));
         let disks = Disks::new([], shards);
-        self.nodes.push(Node { shards: Vec::new(), count: shards, main, model: None, disks, ended: None });
+        self.nodes.push(Node {
+            shards: Vec::new(),
+            count: shards,
+            main,
+            model: None,
+            disks,
+            ended: None,
+            paused_until_ns: 0,
+        });
         self.start(id);
         id
     }
@@ -187,6 +198,7 @@ impl World {
         self.core.note("start", [id.0 as u64, 0, 0]);
         let node = &mut self.nodes[id.0];
         node.ended = None;
+        node.paused_until_ns = 0;
         // A fresh one: what was in flight at a crash does not come back.
         node.disks = Disks::new([], node.count);
         if let Some(model) = node.model {
@@ -313,31 +325,6 @@ impl World {
                 sim.port.flights.borrow().iter().flatten().filter(|(_, op, _)| is_scheduled(op)).count()
             })
             .sum()
-    }
-
-    /// Changes how the network behaves from now on.
-    pub fn set_net_faults(&mut self, faults: NetFaults) {
-        self.core.net.borrow_mut().faults = faults;
-    }
-
-    /// Lets nothing pass between two nodes any more.
-    pub fn part(&mut self, left: NodeId, right: NodeId) {
-        self.core.net.borrow_mut().parted.insert((left.0.min(right.0), left.0.max(right.0)));
-    }
-
-    /// Lets everything pass again; what was held back arrives.
-    pub fn heal(&mut self, left: NodeId, right: NodeId) {
-        self.core.net.borrow_mut().parted.remove(&(left.0.min(right.0), left.0.max(right.0)));
-    }
-
-    /// Breaks all connections between two nodes.
-    pub fn reset_connections(&mut self, left: NodeId, right: NodeId) {
-        net::reset_between(&self.core, left.0, right.0);
-    }
-
-    /// Moves a node's wall clock by `by_us` microseconds against virtual time.
-    pub fn skew_clock(&mut self, id: NodeId, by_us: i64) {
-        self.core.skew_us.borrow_mut()[id.0] += by_us;
     }
 
     /// The last log lines of all nodes.

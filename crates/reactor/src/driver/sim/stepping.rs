@@ -76,10 +76,16 @@ impl World {
         let now = self.core.now_ns.get();
         let mut runnable = 0;
         let mut next_timer = u64::MAX;
-        for sim in self.nodes.iter().flat_map(|node| &node.shards) {
-            let timer = sim.shard.next_timer().map_or(u64::MAX, |at| at.0);
-            next_timer = next_timer.min(timer);
-            runnable += u64::from(can_run(sim, timer, now));
+        for node in &self.nodes {
+            if now < node.paused_until_ns {
+                next_timer = next_timer.min(node.paused_until_ns);
+                continue;
+            }
+            for sim in &node.shards {
+                let timer = sim.shard.next_timer().map_or(u64::MAX, |at| at.0);
+                next_timer = next_timer.min(timer);
+                runnable += u64::from(can_run(sim, timer, now));
+            }
         }
         if runnable > 0 {
             let chosen = if self.options.shuffle { self.core.below(runnable) } else { 0 };
@@ -100,6 +106,7 @@ impl World {
             .nodes
             .iter()
             .enumerate()
+            .filter(|(_, node)| now >= node.paused_until_ns)
             .flat_map(|(number, node)| node.shards.iter().map(move |sim| (number, sim)))
             .filter(|(_, sim)| can_run(sim, sim.shard.next_timer().map_or(u64::MAX, |at| at.0), now))
             .nth(chosen);
