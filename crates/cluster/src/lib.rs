@@ -13,6 +13,7 @@ mod control;
 pub mod fuzzing;
 pub mod group0;
 pub mod handshake;
+pub mod liveness;
 pub mod net;
 
 pub use control::{ClusterError, ControlPlane, Turn, change_schema, open_storage};

@@ -297,7 +297,7 @@ impl Caller {
         }
         if self.pipe.has_ended() {
             let reason = self.why_ended();
-            return Err(NetError::Unreachable { peer: self.peer, reason });
+            return Err(NetError::Unreachable { peer: self.peer, reason, is_refused: false });
         }
         if question.deadline.is_past() {
             return Err(self.timed_out(false));

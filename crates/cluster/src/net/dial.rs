@@ -82,10 +82,16 @@ pub(super) async fn open(
     address: SocketAddr,
     own: &Hello,
 ) -> Result<Opened, NetError> {
-    let unreachable = |reason: String| NetError::Unreachable { peer, reason: format!("{address}: {reason}") };
+    let failed = |reason: String, is_refused| {
+        let reason = format!("{address}: {reason}");
+        NetError::Unreachable { peer, reason, is_refused }
+    };
+    let unreachable = |reason: String| failed(reason, false);
     let connecting = reactor::timeout(Deadline::after(CONNECT_TIME), Stream::connect_from(from, address));
     let stream = match connecting.await {
-        Ok(connected) => connected.map_err(|error| unreachable(error.to_string()))?,
+        Ok(connected) => connected.map_err(|error| {
+            failed(error.to_string(), error.kind() == std::io::ErrorKind::ConnectionRefused)
+        })?,
         Err(_) => return Err(unreachable("no answer to the connection request".to_owned())),
     };
     let deadline = Deadline::after(HANDSHAKE_TIME);

@@ -145,6 +145,7 @@ pub struct Network {
     memory_bytes_max: usize,
     gate: Gate,
     stopping: Event,
+    members_changed: Event,
 }
 
 impl Network {
@@ -185,6 +186,7 @@ impl Network {
             memory_bytes_max,
             gate: Gate::new(),
             stopping: Event::new(),
+            members_changed: Event::new(),
         });
         reactor::set_local(Rc::clone(&network));
         if let Some(door) = door {
@@ -257,6 +259,7 @@ impl Network {
             }
             stays
         });
+        self.members_changed.notify_all();
     }
 
     /// Replaces what this node says of itself in first messages from now on; on shard 0.
@@ -293,6 +296,11 @@ impl Network {
 
     fn door(&self) -> &Rc<Door> {
         self.door.as_ref().expect("shard 0 has the door")
+    }
+
+    /// Notified when this shard's members have changed.
+    pub fn members_changed(&self) -> &Event {
+        &self.members_changed
     }
 
     /// The members as this shard has them.

@@ -242,6 +242,13 @@ impl Network {
         everywhere(move |network| network.set_reachable_here(node, is_reachable)).await;
     }
 
+    /// Has the next call over the control connection of a node open it even in a pause.
+    pub fn retry_control(&self, node: NodeNumber) {
+        if let Some(line) = self.lines.borrow().get(&LineName { node, class: Class::Control, shard: 0 }) {
+            line.open_now();
+        }
+    }
+
     fn set_reachable_here(&self, node: NodeNumber, is_reachable: bool) {
         let why = Ended::Here("the node does not answer any more");
         for line in self.lines.borrow().values().filter(|line| line.name.node == node) {

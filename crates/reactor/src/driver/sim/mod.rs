@@ -88,6 +88,8 @@ struct SimShard {
     shard: Rc<Shard>,
     port: Rc<Port>,
     outcome: Outcome,
+    /// Until then it does not run.
+    paused_until_ns: Cell<u64>,
 }
 
 struct Node {
@@ -99,8 +101,6 @@ struct Node {
     disks: Disks,
     /// How its last run ended, once it has.
     ended: Option<Result<(), String>>,
-    /// Until then none of its shards runs.
-    paused_until_ns: u64,
 }
 
 /// How a world behaves beyond its seed.
@@ -181,15 +181,7 @@ impl World {
         self.core.clocks.borrow_mut().push(Clock::default());
         let main: Main = Rc::new(move |info| Box::pin(main(info)));
         let disks = Disks::new([], shards);
-        self.nodes.push(Node {
-            shards: Vec::new(),
-            count: shards,
-            main,
-            model: None,
-            disks,
-            ended: None,
-            paused_until_ns: 0,
-        });
+        self.nodes.push(Node { shards: Vec::new(), count: shards, main, model: None, disks, ended: None });
         self.start(id);
         id
     }
@@ -198,7 +190,6 @@ impl World {
         self.core.note("start", [id.0 as u64, 0, 0]);
         let node = &mut self.nodes[id.0];
         node.ended = None;
-        node.paused_until_ns = 0;
         // A fresh one: what was in flight at a crash does not come back.
         node.disks = Disks::new([], node.count);
         if let Some(model) = node.model {
@@ -242,7 +233,8 @@ impl World {
                     place.replace(Some(result));
                 }));
             }
-            node.shards.push(SimShard { shard, port, outcome });
+            let paused_until_ns = Cell::new(0);
+            node.shards.push(SimShard { shard, port, outcome, paused_until_ns });
         }
     }
 

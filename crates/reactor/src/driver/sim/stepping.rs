@@ -76,16 +76,11 @@ impl World {
         let now = self.core.now_ns.get();
         let mut runnable = 0;
         let mut next_timer = u64::MAX;
-        for node in &self.nodes {
-            if now < node.paused_until_ns {
-                next_timer = next_timer.min(node.paused_until_ns);
-                continue;
-            }
-            for sim in &node.shards {
-                let timer = sim.shard.next_timer().map_or(u64::MAX, |at| at.0);
-                next_timer = next_timer.min(timer);
-                runnable += u64::from(can_run(sim, timer, now));
-            }
+        for sim in self.nodes.iter().flat_map(|node| &node.shards) {
+            let timer = sim.shard.next_timer().map_or(u64::MAX, |at| at.0);
+            let pause = sim.paused_until_ns.get();
+            next_timer = next_timer.min(if now < pause { pause } else { timer });
+            runnable += u64::from(can_run(sim, timer, now));
         }
         if runnable > 0 {
             let chosen = if self.options.shuffle { self.core.below(runnable) } else { 0 };
@@ -106,7 +101,6 @@ impl World {
             .nodes
             .iter()
             .enumerate()
-            .filter(|(_, node)| now >= node.paused_until_ns)
             .flat_map(|(number, node)| node.shards.iter().map(move |sim| (number, sim)))
             .filter(|(_, sim)| can_run(sim, sim.shard.next_timer().map_or(u64::MAX, |at| at.0), now))
             .nth(chosen);
@@ -181,5 +175,5 @@ impl World {
 }
 
 fn can_run(sim: &SimShard, timer: u64, now: u64) -> bool {
-    timer <= now || sim.shard.is_runnable() || sim.port.is_ready()
+    now >= sim.paused_until_ns.get() && (timer <= now || sim.shard.is_runnable() || sim.port.is_ready())
 }

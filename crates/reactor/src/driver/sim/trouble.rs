@@ -68,9 +68,20 @@ impl World {
     /// Stops all shards of a node for a time, as SIGSTOP does; the world, the node's disk and what is on its way
     /// to it go on.
     pub fn pause(&mut self, id: NodeId, time: Duration) {
-        self.core.note("pause", [id.0 as u64, time.as_nanos() as u64, 0]);
+        for shard in 0..self.nodes[id.0].shards.len() {
+            self.pause_shard(id, shard, time);
+        }
+    }
+
+    /// Stops one shard of a node for a time, as work that does not give way would.
+    ///
+    /// # Panics
+    /// If the node has no such shard running.
+    pub fn pause_shard(&mut self, id: NodeId, shard: usize, time: Duration) {
+        let place = (id.0 as u64) << 32 | shard as u64;
+        self.core.note("pause", [place, time.as_nanos() as u64, 0]);
         let until = self.core.now_ns.get() + time.as_nanos() as u64;
-        let node = &mut self.nodes[id.0];
-        node.paused_until_ns = node.paused_until_ns.max(until);
+        let sim = &self.nodes[id.0].shards[shard];
+        sim.paused_until_ns.set(sim.paused_until_ns.get().max(until));
     }
 }
