@@ -1,11 +1,11 @@
 //! The control plane of a node, on shard 0: opens group 0 below the storage, and lets what was agreed upon
 //! take effect on every shard.
 //!
-//! The path of a change of the schema: [`Turn::change`] on the leader's shard 0 → `Storage::prepare_changes` →
-//! group 0 (durable on a majority, applied to the state) → on every node `effects`: the `View` of every shard →
-//! `Storage::apply_agreed` on every shard, in the order of the log → listeners → answer. `open` is the way in,
-//! `founding` what a start adds to the state. Invariant: no other change comes between planning and applying,
-//! which the one permit for changes ensures.
+//! The path of a change of the schema: [`Turn::change`] on the leader's shard 0 → `Storage::prepare_changes`
+//! → group 0 (durable on a majority, applied to the state) → on every node `effects`: the `View` of every
+//! shard → `Storage::apply_agreed` on every shard, in the order of the log → listeners → answer. `open` is
+//! the way in, `founding` what a start adds to the state. Invariant: no other change comes between planning
+//! and applying, which the one permit for changes ensures.
 
 mod effects;
 mod founding;
@@ -13,13 +13,14 @@ mod open;
 mod turn;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use model::schema::{ChangeError, Schema, SchemaChange};
-use reactor::{Deadline, Event, Group, Semaphore, mesh};
+use reactor::{Deadline, Event, Group, Instant, Semaphore, mesh};
 use storage::{Storage, StorageError};
 
 pub(crate) use founding::own_number;
@@ -28,6 +29,7 @@ pub use turn::Turn;
 
 use crate::NodeNumber;
 use crate::group0::{ClusterState, Group0, Group0Error, Refusal, RequestId};
+use crate::liveness::Liveness;
 use crate::membership::leader::{self, Answered, Ask};
 use crate::membership::service::Membership;
 use crate::nodes::NodeState;
@@ -71,6 +73,9 @@ pub enum ClusterError {
     },
 }
 
+/// A voter that has been down for so long is swapped for another node.
+const DEAD_AFTER: Duration = Duration::from_secs(300);
+
 /// Plans what a node asks for, as the command of that id, in a turn of the leader's shard 0. An answer to a
 /// request that changes nothing has the index of the turn.
 pub type Planner =
@@ -109,6 +114,8 @@ pub struct ControlPlane {
     progress: Event,
     turn: Rc<Semaphore>,
     sequence: Cell<u64>,
+    /// Since when nodes have been down, as far as this node has looked.
+    down_since: RefCell<BTreeMap<NodeNumber, Instant>>,
     planner: RefCell<Option<Planner>>,
     on_schema: RefCell<Option<OnSchema>>,
 }
@@ -214,8 +221,8 @@ impl ControlPlane {
         }
     }
 
-    /// As [`ControlPlane::wait_effective`], for everything that was applied up to `index`, which need not be a
-    /// command's.
+    /// As [`ControlPlane::wait_effective`], for everything that was applied up to `index`, which need not be
+    /// a command's.
     pub(crate) async fn wait_effective_of(&self, index: u64, deadline: Deadline) -> Result<(), ClusterError> {
         let last = self.effects.borrow().back().map_or(self.effective.get(), |effect| effect.index());
         self.wait_effective(last.min(index), deadline).await
@@ -224,12 +231,28 @@ impl ControlPlane {
     /// Nodes that take part in the cluster and are not known to be down.
     pub(crate) fn live_nodes(&self) -> Vec<NodeNumber> {
         let state = self.group.state();
+        let liveness = reactor::local::<Liveness>();
+        let own = self.group.number();
+        let is_up = |node| node == own || liveness.as_ref().is_some_and(|liveness| liveness.is_up(node));
         let takes_part = |state: NodeState| matches!(state, NodeState::Normal | NodeState::Draining);
-        state.nodes().values().filter(|node| takes_part(node.state)).map(|node| node.number).collect()
+        let live = state.nodes().values().filter(|node| takes_part(node.state) && is_up(node.number));
+        live.map(|node| node.number).collect()
     }
 
     /// Whether a node has been down for so long that another should vote in its place.
-    pub(crate) fn is_dead_for_long(&self, _node: NodeNumber) -> bool {
-        false
+    pub(crate) fn is_dead_for_long(&self, node: NodeNumber) -> bool {
+        let liveness = reactor::local::<Liveness>();
+        let is_up = |liveness: Rc<Liveness>| liveness.is_up(node);
+        let mut down = self.down_since.borrow_mut();
+        if node == self.group.number() || liveness.is_none_or(is_up) {
+            down.remove(&node);
+            return false;
+        }
+        down.entry(node).or_insert_with(reactor::now).elapsed() >= DEAD_AFTER
+    }
+
+    /// Index of the last command whose effects every shard has.
+    pub(crate) fn effective(&self) -> u64 {
+        self.effective.get()
     }
 }

@@ -13,6 +13,7 @@ mod control;
 pub mod fuzzing;
 pub mod group0;
 pub mod handshake;
+pub mod liveness;
 pub mod maps;
 pub mod membership;
 pub mod net;

@@ -1,6 +1,6 @@
 //! Group 0 of three members over simulated TCP: members join by a snapshot and learn, vote, crash, are parted
-//! and come back. One history everywhere, nothing that was answered is lost or applied twice, reads that asked
-//! for a majority see it, and once all is calm there is one leader and everybody has everything.
+//! and come back. One history everywhere, nothing that was answered is lost or applied twice, reads that
+//! asked for a majority see it, and once all is calm there is one leader and everybody has everything.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,5 +1,5 @@
-//! Whole control planes over the simulated network: nodes found a cluster, join it, agree on one schema, lose and
-//! regain each other. Storage and group 0 are the real ones, with their disks.
+//! Whole control planes over the simulated network: nodes found a cluster, join it, agree on one schema, lose
+//! and regain each other. Storage and group 0 are the real ones, with their disks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,11 +1,12 @@
-//! Agreement on schema changes: one at a time on the leader's shard 0, planned against the schema of that moment.
+//! Agreement on schema changes: one at a time on the leader's shard 0, planned against the schema of that
+//! moment.
 //!
-//! The path of a change: any shard → shard 0 → the leader's shard 0, as text if that is another node (`remote`) →
-//! `ddl::plan` → `cluster::Turn::change` (durable in group 0, then applied by every shard of every node) → every
-//! engine drops the prepared statements it concerns and notifies its listeners → answer. A crash before group 0
-//! has the change leaves nothing. After that every shard has it from the next start on; prepared statements and
-//! listeners do not outlive a crash. Invariant: no other change comes between planning and applying, which the
-//! turn ensures.
+//! The path of a change: any shard → shard 0 → the leader's shard 0, as text if that is another node
+//! (`remote`) → `ddl::plan` → `cluster::Turn::change` (durable in group 0, then applied by every shard of
+//! every node) → every engine drops the prepared statements it concerns and notifies its listeners → answer.
+//! A crash before group 0 has the change leaves nothing. After that every shard has it from the next start
+//! on; prepared statements and listeners do not outlive a crash. Invariant: no other change comes between
+//! planning and applying, which the turn ensures.
 
 mod remote;
 
@@ -158,8 +159,8 @@ impl From<Failure> for QueryError {
     }
 }
 
-/// Plans a change in a turn and makes it, as the command of `id` if another node asks for it; its event, and the
-/// index to wait for.
+/// Plans a change in a turn and makes it, as the command of `id` if another node asks for it; its event, and
+/// the index to wait for.
 async fn change(
     engine: &Engine,
     turn: Turn,
@@ -195,8 +196,8 @@ async fn change(
     Ok((Some(planned.event), index))
 }
 
-/// Tablets of a new table of several nodes: enough for each token of a node to be one's last, so that drivers that
-/// route by tokens find a replica.
+/// Tablets of a new table of several nodes: enough for each token of a node to be one's last, so that drivers
+/// that route by tokens find a replica.
 const TABLETS_OF_SEVERAL: usize = 32;
 
 /// The data centers with their numbers of nodes, and how many shards there are to have tablets.
@@ -278,8 +279,8 @@ fn events_between(before: &Schema, after: &Schema) -> Vec<SchemaEvent> {
     events
 }
 
-/// Has this node's part in agreement begin: it plans for other nodes, and tells its listeners of every change. On
-/// shard 0.
+/// Has this node's part in agreement begin: it plans for other nodes, and tells its listeners of every
+/// change. On shard 0.
 pub(crate) fn take_part() {
     let control = ControlPlane::here().expect("shard 0 has opened its control plane");
     control.plan_with(Rc::new(|turn, id, request| Box::pin(remote::plan(turn, id, request))));

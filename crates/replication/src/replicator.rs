@@ -138,8 +138,8 @@ impl Replicator {
         table.tablets().tablets().filter(move |tablet| routing.replicas(*tablet).contains(&own))
     }
 
-    /// Refuses data of a keyspace that has replicas, or should have some, on other nodes: none is sent there yet, and
-    /// a write that this node alone has would be missing on the others.
+    /// Refuses data of a keyspace that has replicas, or should have some, on other nodes: none is sent there
+    /// yet, and a write that this node alone has would be missing on the others.
     #[inline]
     pub(crate) fn check_alone(&self, keyspace: &str) -> Result<(), ReplicationError> {
         if self.0.view.is_shared() { self.check_local(keyspace) } else { Ok(()) }

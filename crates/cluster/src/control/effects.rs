@@ -1,9 +1,9 @@
 //! The effects of what was agreed upon on every shard, in the order of the log.
 //!
-//! New replicas and nodes reach the `View` of every shard first, so that a new table finds its replicas; then the
-//! storage of every shard applies the change; then what is gone leaves the views, and listeners hear of it.
-//! Effects follow the state: a shard that could not apply a change gets it from the state at the next start, as
-//! a node that crashed between the two does.
+//! New replicas and nodes reach the `View` of every shard first, so that a new table finds its replicas; then
+//! the storage of every shard applies the change; then what is gone leaves the views, and listeners hear of
+//! it. Effects follow the state: a shard that could not apply a change gets it from the state at the next
+//! start, as a node that crashed between the two does.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,8 +40,8 @@ impl Effect {
 }
 
 impl ControlPlane {
-    /// Has commands carried to the shards as they are applied. What was applied while the storage opened comes
-    /// first, as one effect.
+    /// Has commands carried to the shards as they are applied. What was applied while the storage opened
+    /// comes first, as one effect.
     pub(super) fn follow(self: &Rc<Self>) {
         let control = Rc::downgrade(self);
         self.group.on_applied(Rc::new(move |applied, state| {
@@ -63,8 +63,8 @@ impl ControlPlane {
         }
     }
 
-    /// Takes an effect in line: the state is `state` after the command at `index`, by these changes of the schema or
-    /// as a whole.
+    /// Takes an effect in line: the state is `state` after the command at `index`, by these changes of the
+    /// schema or as a whole.
     fn see(self: &Rc<Self>, index: u64, changes: Option<Vec<SchemaChange>>, state: &Rc<ClusterState>) {
         let before = self.seen.replace(Rc::clone(state));
         let news = News::between(&before, state);
@@ -100,8 +100,8 @@ impl ControlPlane {
         }));
     }
 
-    /// Has every shard apply an effect: new replicas are known before a table can be used, and those of a dropped
-    /// table until it cannot. In a task of its own, so that its panic is an error here.
+    /// Has every shard apply an effect: new replicas are known before a table can be used, and those of a
+    /// dropped table until it cannot. In a task of its own, so that its panic is an error here.
     async fn take_effect(&self, effect: Effect) -> Result<(), StorageError> {
         let Effect { index, before, changes, replaced, news } = effect;
         let storage = self.storage.get().expect("commands are followed once the storage is open").clone();

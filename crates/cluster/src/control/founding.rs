@@ -1,9 +1,9 @@
 //! What this node tells group 0 of itself before its storage opens: that it exists, its shards and addresses,
 //! and the replicas of tables from before there were maps.
 //!
-//! One command at most, and none at a start at which nothing is new. Without room for it on the disk the start
-//! goes on: tables without a map are this node's by arithmetic, and shards that are gone are stood in for by
-//! others. Invariant: a command here follows from the state and from the facts alone.
+//! One command at most, and none at a start at which nothing is new. Without room for it on the disk the
+//! start goes on: tables without a map are this node's by arithmetic, and shards that are gone are stood in
+//! for by others. Invariant: a command here follows from the state and from the facts alone.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! The way in: group 0 of this node's folder, or a new or joined one, and the storage above it.
 //!
-//! Without a network the node is alone and founds its own group at the first start. With one, shard 0 asks the
-//! seeds first (`membership`), takes part in the group while the storage opens, and a node that was away catches
-//! up with what a majority committed before its storage is handed out.
+//! Without a network the node is alone and founds its own group at the first start. With one, shard 0 asks
+//! the seeds first (`membership`), takes part in the group while the storage opens, and a node that was away
+//! catches up with what a majority committed before its storage is handed out.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -37,9 +37,9 @@ pub async fn open_storage(
 }
 
 /// Opens a shard's storage with the schema and the tablets on which the nodes have agreed. Call it on each
-/// shard at about the same time; shard 0 opens group 0 first, and with `options` waits until it is in a cluster.
-/// The first start of this version takes over the schema of an earlier version's log, or of an Apache Cassandra
-/// node's data directory.
+/// shard at about the same time; shard 0 opens group 0 first, and with `options` waits until it is in a
+/// cluster. The first start of this version takes over the schema of an earlier version's log, or of an
+/// Apache Cassandra node's data directory.
 ///
 /// # Errors
 /// [`StorageError::ControlPlane`] for damage of group 0's files; those of the storage and of the port.
@@ -118,8 +118,8 @@ fn broken(reason: String) -> StorageError {
     StorageError::ControlPlane(Rc::new(GroupFailure::Broken(reason)))
 }
 
-/// Opens group 0, or founds it with the schema of earlier, or joins another node's; afterwards the shards know
-/// the nodes and who has each tablet.
+/// Opens group 0, or founds it with the schema of earlier, or joins another node's; afterwards the shards
+/// know the nodes and who has each tablet.
 async fn open_group(
     config: &StorageConfig,
     facts: &OwnFacts,
@@ -174,6 +174,7 @@ async fn open_group(
         progress: Event::new(),
         turn: Rc::new(Semaphore::new(1)),
         sequence,
+        down_since: RefCell::default(),
         planner: RefCell::new(None),
         on_schema: RefCell::new(None),
     };

@@ -30,8 +30,8 @@ impl Turn {
         self.control.group.state().last_command()
     }
 
-    /// Makes changes of the schema, all or none, and waits until every shard has applied them; the index of their
-    /// command. New tables are placed on the nodes that there are.
+    /// Makes changes of the schema, all or none, and waits until every shard has applied them; the index of
+    /// their command. New tables are placed on the nodes that there are.
     ///
     /// # Errors
     /// As [`super::change_schema`].
@@ -68,7 +68,8 @@ impl Turn {
     /// Moves a node's replica of a tablet to another shard of the node, and waits until it is there.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] for a table, tablet or shard that is not there; otherwise as [`Turn::change`].
+    /// [`ClusterError::Refused`] for a table, tablet or shard that is not there; otherwise as
+    /// [`Turn::change`].
     pub async fn move_tablet(
         &self,
         table: &Table,
@@ -79,12 +80,12 @@ impl Turn {
         self.make_topology(vec![Change::MoveTablet(moved)]).await
     }
 
-    /// Gives a node that joins a number, tokens and a place in the list of nodes; its number, and the index of the
-    /// command. One that is known keeps what it has.
+    /// Gives a node that joins a number, tokens and a place in the list of nodes; its number, and the index
+    /// of the command. One that is known keeps what it has.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] for a node that left, an address of another node, and a directory that is older
-    /// than what the cluster has seen; otherwise as [`Turn::change`].
+    /// [`ClusterError::Refused`] for a node that left, an address of another node, and a directory that is
+    /// older than what the cluster has seen; otherwise as [`Turn::change`].
     pub(crate) async fn add_node(&self, facts: &OwnFacts) -> Result<(NodeNumber, u64), ClusterError> {
         let state = self.control.group.state();
         let refused = |reason: String| Err(Refusal::Misfit(reason).into());
@@ -120,8 +121,8 @@ impl Turn {
         Ok((number, index))
     }
 
-    /// Notes the facts of a node that has started; one that joined has data from now on. The index of the command,
-    /// or of the last one if nothing is new.
+    /// Notes the facts of a node that has started; one that joined has data from now on. The index of the
+    /// command, or of the last one if nothing is new.
     ///
     /// # Errors
     /// [`ClusterError::Refused`] for a node that is not known, another data center or rack than before, and a

@@ -108,16 +108,16 @@ pub struct Command {
     /// Its identity.
     #[n(0)]
     pub id: RequestId,
-    /// The version of the schema that it was planned with, if it depends on it. It is refused if the schema has
-    /// changed since.
+    /// The version of the schema that it was planned with, if it depends on it. It is refused if the schema
+    /// has changed since.
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub schema: Option<[u8; 16]>,
     /// The changes, in order.
     #[n(2)]
     pub changes: Vec<Change>,
-    /// The version of the list of nodes that it was planned with, if it depends on it. It is refused if the list
-    /// has changed since.
+    /// The version of the list of nodes that it was planned with, if it depends on it. It is refused if the
+    /// list has changed since.
     #[n(3)]
     pub topology: Option<u64>,
 }

@@ -1,7 +1,7 @@
 //! A group of several members: messages in and out, the passing of time, and reads that are current.
 //!
-//! Time passes in ticks of 100 ms while there is another member: a heartbeat every 200 ms, an election after 1
-//! to 2 s without one. Invariant: a lone voter without learners has no timer.
+//! Time passes in ticks of 100 ms while there is another member: a heartbeat every 200 ms, an election after
+//! 1 to 2 s without one. Invariant: a lone voter without learners has no timer.
 
 use std::time::Duration;
 

@@ -1,11 +1,12 @@
 //! Group 0: one order of commands for all nodes, and the state that they make.
 //!
-//! A command's path: [`Group0::propose`] on the leader → consensus → `GroupLog` (one record, one fdatasync for
-//! all that wait) → committed → `apply` → the outcome is known. `work` does this in a task while there is work;
-//! the task ends with it. `members` passes messages on and lets time pass, in groups of more than one member:
-//! a lone voter has neither a task nor a timer while it is idle. Lives on shard 0. Invariant: commands are
-//! applied in the order of their indexes, each once, and only when they are durable on a majority. When the
-//! log fails the group stops: it answers no further command until the next start has read the log.
+//! A command's path: [`Group0::propose`] on the leader → consensus → `GroupLog` (one record, one fdatasync
+//! for all that wait) → committed → `apply` → the outcome is known. `work` does this in a task while there is
+//! work; the task ends with it. `members` passes messages on and lets time pass, in groups of more than one
+//! member: a lone voter has neither a task nor a timer while it is idle. Lives on shard 0. Invariant:
+//! commands are applied in the order of their indexes, each once, and only when they are durable on a
+//! majority. When the log fails the group stops: it answers no further command until the next start has read
+//! the log.
 
 mod apply;
 mod command;
@@ -161,8 +162,8 @@ impl Group0 {
     }
 
     /// Opens the group of a folder; `number_in` finds this node's number in the last snapshot's state. Every
-    /// command that this node knew to be committed is applied when this returns; of a lone voter that is every
-    /// command that was ever answered.
+    /// command that this node knew to be committed is applied when this returns; of a lone voter that is
+    /// every command that was ever answered.
     ///
     /// # Errors
     /// Damage, and files that must be there and are not; the error of `number_in`.

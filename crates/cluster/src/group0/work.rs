@@ -1,8 +1,8 @@
 //! The work of a group: makes batches durable, sends what they promise, applies what is committed.
 //!
 //! One task works at a time, begun by whoever made work. Invariant: a message that promises durability leaves
-//! only after its batch is synced; an entry is applied once it is committed, in order, and only when this node
-//! would know after a power loss that it is: effects of it must not be found without it.
+//! only after its batch is synced; an entry is applied once it is committed, in order, and only when this
+//! node would know after a power loss that it is: effects of it must not be found without it.
 
 use std::rc::Rc;
 
@@ -63,8 +63,8 @@ impl Inner {
         }
         self.consensus.borrow_mut().synced(ready.number);
         self.send(ready.messages_after);
-        // Of a lone voter the commit index follows from its entries. Otherwise it goes to the disk with the next
-        // batch, or now where something is applied.
+        // Of a lone voter the commit index follows from its entries. Otherwise it goes to the disk with the
+        // next batch, or now where something is applied.
         let last = ready.committed.last().map_or(0, |entry| entry.index);
         if last > self.synced_commit.get() && !self.is_lone_voter() {
             let hard_state = Some(self.consensus.borrow().hard_state());

@@ -1,7 +1,7 @@
 //! Who has each tablet: maps as agreed upon, how a new table is placed, and what a shard routes requests by.
 //!
-//! `map` is the agreed value, with versions; `ring` the tokens of nodes; `placement` cuts a new table over the
-//! nodes that there are, a pure function; `routing` is what one shard needs of a map for its requests.
+//! `map` is the agreed value, with versions; `ring` the tokens of nodes; `placement` cuts a new table over
+//! the nodes that there are, a pure function; `routing` is what one shard needs of a map for its requests.
 //! Tables of keyspaces that every node keeps for itself (`LocalStrategy`) have no map.
 
 pub mod map;

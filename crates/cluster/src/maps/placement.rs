@@ -1,10 +1,10 @@
 //! The replicas of a new table's tablets: the walk around the ring that Cassandra's strategies make.
 //!
-//! `SimpleStrategy` takes the next nodes on the ring. `NetworkTopologyStrategy` takes for each data center the
-//! next of its nodes; a rack gets a second replica only where there are fewer racks than replicas
+//! `SimpleStrategy` takes the next nodes on the ring. `NetworkTopologyStrategy` takes for each data center
+//! the next of its nodes; a rack gets a second replica only where there are fewer racks than replicas
 //! (`calculateNaturalReplicas` of both in Cassandra 5). A tablet is placed by its last token. Where there are
-//! fewer nodes than the factor says, a tablet has as many replicas as there are nodes.
-//! Invariant: a pure function, the same for equal arguments; each tablet has a replica.
+//! fewer nodes than the factor says, a tablet has as many replicas as there are nodes. Invariant: a pure
+//! function, the same for equal arguments; each tablet has a replica.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,10 @@
 //! The replicas of each tablet: the one place that is asked which node and shard has a partition.
 //!
-//! A [`Routing`] is what is true of one table at one version, and never changes. Plans take the replicas of
-//! a request out of one, so that all of a request's parts agree. It is made of the table's agreed map; a table
+//! A [`Routing`] is what is true of one table at one version, and never changes. Plans take the replicas of a
+//! request out of one, so that all of a request's parts agree. It is made of the table's agreed map; a table
 //! that every node keeps for itself has this node as its only replica, on the shard that
-//! [`TabletMap::shard_of`] names.
-//! Invariant: every tablet has a replica, and the replicas of a tablet are on different nodes.
+//! [`TabletMap::shard_of`] names. Invariant: every tablet has a replica, and the replicas of a tablet are on
+//! different nodes.
 
 use model::Token;
 use model::tablet::{NodeNumber, Replica, TabletId, TabletMap};

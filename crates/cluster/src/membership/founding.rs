@@ -1,9 +1,9 @@
 //! Whether a node without a cluster founds one, joins one, or waits: decided by what its seeds answer.
 //!
-//! A seed that is in a cluster is joined. Otherwise only the first address of the list founds, when it is this
-//! node's own and all other seeds have answered that they are in no cluster, with an equal list, and have
-//! promised not to found one or to answer another candidate for a while. So two nodes of equal lists never
-//! both found. Pure: times and answers come in, decisions go out.
+//! A seed that is in a cluster is joined. Otherwise only the first address of the list founds, when it is
+//! this node's own and all other seeds have answered that they are in no cluster, with an equal list, and
+//! have promised not to found one or to answer another candidate for a while. So two nodes of equal lists
+//! never both found. Pure: times and answers come in, decisions go out.
 
 use std::net::SocketAddr;
 use std::time::Duration;

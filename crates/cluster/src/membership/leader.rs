@@ -1,9 +1,9 @@
 //! What the leader of group 0 does for the cluster: takes nodes in, plans for those who ask, chooses voters.
 //!
 //! Any node asks with [`ask`]; it is this node's own leader part, or another's over the network. Asking again
-//! after a lost answer is safe: an [`Ask`] that changes something carries the id of its command. Invariant: only
-//! a leader that has applied everything before its term plans, and one plan at a time, which the turn of the
-//! control plane ensures.
+//! after a lost answer is safe: an [`Ask`] that changes something carries the id of its command. Invariant:
+//! only a leader that has applied everything before its term plans, and one plan at a time, which the turn of
+//! the control plane ensures.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,9 +1,10 @@
-//! Who is a member of the cluster, and with what part: founding and joining, asking the leader, and which nodes
-//! vote.
+//! Who is a member of the cluster, and with what part: founding and joining, asking the leader, and which
+//! nodes vote.
 //!
-//! `service` is this node's part on shard 0: the way into a cluster, and answers to other nodes. `founding` decides
-//! what a node without a cluster does, `voters` which nodes vote in group 0; both are pure. `leader` is what the
-//! leader does for the others, and how they ask it. `post` carries group 0's messages; `starts` counts starts.
+//! `service` is this node's part on shard 0: the way into a cluster, and answers to other nodes. `founding`
+//! decides what a node without a cluster does, `voters` which nodes vote in group 0; both are pure. `leader`
+//! is what the leader does for the others, and how they ask it. `post` carries group 0's messages; `starts`
+//! counts starts.
 
 pub mod founding;
 pub mod leader;
@@ -18,6 +19,7 @@ use reactor::Deadline;
 
 use crate::consensus::Role;
 use crate::control::ControlPlane;
+use crate::liveness::Liveness;
 use crate::net::{Member, Members, Network};
 use crate::nodes::NodeState;
 use crate::view::Nodes;
@@ -25,8 +27,8 @@ use crate::view::Nodes;
 /// How long a leader that ends waits for another one.
 const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Takes leave of the other nodes, on each shard of a node that ends: leadership goes to another voter, and the
-/// transport stops. Nothing happens on a node without a network.
+/// Takes leave of the other nodes, on each shard of a node that ends: leadership goes to another voter, and
+/// the transport stops. Nothing happens on a node without a network.
 pub async fn leave() {
     let Ok(network) = Network::here() else { return };
     if let Some(control) = ControlPlane::here()
@@ -49,6 +51,9 @@ pub async fn leave() {
             }
         }
         group.stop().await;
+    }
+    if let Some(liveness) = reactor::local::<Liveness>() {
+        liveness.stop().await;
     }
     network.stop().await;
 }

@@ -1,8 +1,8 @@
 //! The way of group 0's messages to other members: one bounded queue and one task for each.
 //!
-//! Messages may be lost, as Raft allows; the group is told so. Snapshots are sent as requests, so that the group
-//! learns whether they arrived. Invariant: what waits for one member is bounded by number and by bytes of its
-//! entries, and a member that is gone costs nothing but the last attempt.
+//! Messages may be lost, as Raft allows; the group is told so. Snapshots are sent as requests, so that the
+//! group learns whether they arrived. Invariant: what waits for one member is bounded by number and by bytes
+//! of its entries, and a member that is gone costs nothing but the last attempt.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,9 +1,9 @@
 //! This node's part in the cluster, on shard 0: how it gets into one, and how it answers other nodes.
 //!
-//! The way in: `starts` (how often this directory was started, durable) → the port opens → a folder of group 0
-//! is opened, or made by founding or joining (`founding` decides) → messages of the group go over the network
-//! (`post`). Requests of others: Status of anybody, Join and Command for the leader (`leader`), Raft messages.
-//! Invariant: the folder of group 0 is durable before this node says that it is in a cluster.
+//! The way in: `starts` (how often this directory was started, durable) → the port opens → a folder of group
+//! 0 is opened, or made by founding or joining (`founding` decides) → messages of the group go over the
+//! network (`post`). Requests of others: Status of anybody, Join and Command for the leader (`leader`), Raft
+//! messages. Invariant: the folder of group 0 is durable before this node says that it is in a cluster.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use reactor::{Deadline, Group};
 use storage::{StorageConfig, StorageError};
-use wire::node::control::{Addresses, Join, Joined, Status, StatusAnswer};
+use wire::node::control::{Addresses, Join, Joined, NodeState, Status, StatusAnswer};
 use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::Verb;
 use wire::node::hello::{Class, Epoch, Hello};
@@ -22,7 +22,9 @@ use super::founding::{self, Promise, SeedAnswer, Step, seeds_hash};
 use super::post::Post;
 use super::starts;
 use crate::consensus::{LogLimits, Message, Snapshot};
+use crate::control::ControlPlane;
 use crate::group0::{ClusterState, Group0, GroupFailure};
+use crate::liveness::{self, Liveness};
 use crate::net::{Answer, InternodeCompression, Network, NetworkConfig, Request};
 use crate::nodes::OwnFacts;
 
@@ -94,9 +96,24 @@ pub(crate) async fn start_network(
         ..NetworkConfig::new(own, Some(facts.listen))
     };
     let started = Network::start(config).await;
-    started.map_err(|error| {
+    let network = started.map_err(|error| {
         StorageError::of("listen for other nodes on", Path::new(&facts.listen.to_string()))(error)
-    })
+    })?;
+    Liveness::start(&network, own_state);
+    Ok(network)
+}
+
+/// What this node says of itself in answers to pings.
+fn own_state() -> liveness::OwnFacts {
+    let control = ControlPlane::here();
+    liveness::OwnFacts {
+        state: if control.is_some() { NodeState::Normal } else { NodeState::Starting },
+        applied: control.map_or(0, |control| control.effective()),
+        hash: None,
+        load_bytes: 0,
+        free_bytes: 0,
+        serves_clients: false,
+    }
 }
 
 /// This node's part in the cluster.

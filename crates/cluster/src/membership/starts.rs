@@ -3,8 +3,8 @@
 //! ```text
 //! starts := count:u64 crc:u32        little endian; CRC-32 of the eight bytes before it
 //! ```
-//! A directory whose count is behind what the cluster has seen is an old copy: it may have forgotten votes and
-//! promises, and is refused. A damaged file stops the start.
+//! A directory whose count is behind what the cluster has seen is an old copy: it may have forgotten votes
+//! and promises, and is refused. A damaged file stops the start.
 
 use std::path::Path;
 use std::rc::Rc;

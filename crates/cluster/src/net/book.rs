@@ -1,9 +1,9 @@
 //! Where the nodes were last heard of, and a file that keeps it, on shard 0.
 //!
-//! All addresses of a cluster may change at once. A node that has found one other node learns from it where the
-//! rest are: first messages and pongs pass entries on. An entry gives way to one of a later start of its node
-//! only; for the same start it stays. Invariant: entries are bounded, and one is kept only for a member once
-//! members are known.
+//! All addresses of a cluster may change at once. A node that has found one other node learns from it where
+//! the rest are: first messages and pongs pass entries on. An entry gives way to one of a later start of its
+//! node only; for the same start it stays. Invariant: entries are bounded, and one is kept only for a member
+//! once members are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

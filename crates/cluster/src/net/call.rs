@@ -1,8 +1,9 @@
 //! The opening end of a connection: requests go out, answers come back.
 //!
-//! Invariant: at most [`REQUESTS_MAX`] requests and [`BYTES_MAX`] bytes of them are outstanding; further callers
-//! wait in line until their deadline. A caller that gives up leaves its place at once, and the other end is
-//! told with CANCEL. Each request that was sent gets an answer, a fault, or the reason why the connection ended.
+//! Invariant: at most [`REQUESTS_MAX`] requests and [`BYTES_MAX`] bytes of them are outstanding; further
+//! callers wait in line until their deadline. A caller that gives up leaves its place at once, and the other
+//! end is told with CANCEL. Each request that was sent gets an answer, a fault, or the reason why the
+//! connection ended.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -55,8 +56,8 @@ impl Pending {
     }
 }
 
-/// Requests that wait for answers. A stream's number is a slot and how often the slot was used, so that a late
-/// answer is not taken for another's.
+/// Requests that wait for answers. A stream's number is a slot and how often the slot was used, so that a
+/// late answer is not taken for another's.
 #[derive(Default)]
 struct Slots {
     slots: Vec<(u32, Option<Rc<Pending>>)>,
@@ -297,7 +298,7 @@ impl Caller {
         }
         if self.pipe.has_ended() {
             let reason = self.why_ended();
-            return Err(NetError::Unreachable { peer: self.peer, reason });
+            return Err(NetError::Unreachable { peer: self.peer, reason, is_refused: false });
         }
         if question.deadline.is_past() {
             return Err(self.timed_out(false));

@@ -1,8 +1,9 @@
 //! The beginning of a connection, at both ends: first messages are exchanged and judged.
 //!
 //! The opener sends its first message and nothing more before the other's has come. The acceptor, on shard 0,
-//! reads it, has it judged, and hands the silent connection to the shard that it is for, which answers. Invariant:
-//! before a peer is admitted it costs one place among [`STRANGERS_MAX`] and 4 KiB, for [`HANDSHAKE_TIME`].
+//! reads it, has it judged, and hands the silent connection to the shard that it is for, which answers.
+//! Invariant: before a peer is admitted it costs one place among [`STRANGERS_MAX`] and 4 KiB, for
+//! [`HANDSHAKE_TIME`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -82,10 +83,16 @@ pub(super) async fn open(
     address: SocketAddr,
     own: &Hello,
 ) -> Result<Opened, NetError> {
-    let unreachable = |reason: String| NetError::Unreachable { peer, reason: format!("{address}: {reason}") };
+    let failed = |reason: String, is_refused| {
+        let reason = format!("{address}: {reason}");
+        NetError::Unreachable { peer, reason, is_refused }
+    };
+    let unreachable = |reason: String| failed(reason, false);
     let connecting = reactor::timeout(Deadline::after(CONNECT_TIME), Stream::connect_from(from, address));
     let stream = match connecting.await {
-        Ok(connected) => connected.map_err(|error| unreachable(error.to_string()))?,
+        Ok(connected) => connected.map_err(|error| {
+            failed(error.to_string(), error.kind() == std::io::ErrorKind::ConnectionRefused)
+        })?,
         Err(_) => return Err(unreachable("no answer to the connection request".to_owned())),
     };
     let deadline = Deadline::after(HANDSHAKE_TIME);

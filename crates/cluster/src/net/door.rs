@@ -1,7 +1,7 @@
 //! What shard 0 knows for all shards: this node's first message, whom it talks to, and where others are.
 //!
-//! Every connection of the node passes here when it is opened or accepted, and again when it ends: the processes
-//! that are alive are those with an open connection.
+//! Every connection of the node passes here when it is opened or accepted, and again when it ends: the
+//! processes that are alive are those with an open connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,8 +114,8 @@ impl Door {
         addresses
     }
 
-    /// Judges a peer's first message. If it is admitted, its connection counts until [`Door::closed`], and what
-    /// it passes on is noted.
+    /// Judges a peer's first message. If it is admitted, its connection counts until [`Door::closed`], and
+    /// what it passes on is noted.
     pub(super) fn admit(&self, own: &Hello, theirs: &Hello) -> Result<Admitted, Refusal> {
         let members = self.members.borrow();
         let recorded = members.recorded(&theirs.host_id);

@@ -52,6 +52,8 @@ pub enum NetError {
         peer: PeerName,
         /// Why.
         reason: String,
+        /// Whether its machine says that nobody listens there.
+        is_refused: bool,
     },
     /// This node does not talk to that one.
     #[error("{peer} is refused: {refusal}")]

@@ -1,9 +1,9 @@
 //! The way to one shard of one node over connections of one class: opened on first use, opened again after it
 //! broke, with pauses that double.
 //!
-//! A call that comes in a pause fails at once with the reason of the last failure: who waits for several nodes
-//! must not wait for one that is known to be away. Invariant: at most one connection of a line is open or being
-//! opened.
+//! A call that comes in a pause fails at once with the reason of the last failure: who waits for several
+//! nodes must not wait for one that is known to be away. Invariant: at most one connection of a line is open
+//! or being opened.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -119,7 +119,7 @@ impl Line {
             return;
         }
         if caller.opened().elapsed() < STABLE {
-            self.failed(NetError::Unreachable { peer: caller.peer, reason: why });
+            self.failed(NetError::Unreachable { peer: caller.peer, reason: why, is_refused: false });
         } else {
             self.forget_failures();
             self.set(State::Idle);
@@ -134,6 +134,11 @@ impl Line {
     /// The node is back: the next call opens the line at once.
     pub(super) fn retry_now(&self) {
         self.forget_failures();
+        self.open_now();
+    }
+
+    /// The next call opens the line at once, even in a pause.
+    pub(super) fn open_now(&self) {
         if matches!(*self.state.borrow(), State::Resting { .. }) {
             self.set(State::Idle);
         }

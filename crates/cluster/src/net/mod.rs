@@ -1,21 +1,22 @@
 //! The transport between nodes: requests with answers, over few connections, on every shard.
 //!
-//! Use: each shard starts its [`Network`] with a [`NetworkConfig`], and `reactor::local` finds it. Calls begin
-//! when shard 0's is open. Layers above [`Network::register`] one handler per verb and call others with
-//! [`Network::call`], [`Network::call_in_parts`] and [`Network::send`]; [`Network::ask`] reaches a node of which
-//! only the address is known. Group 0 hands every change of the members to [`Network::set_members`] on each
-//! shard, and what changes about this node to [`Network::set_own`] on shard 0. Liveness tells
+//! Use: each shard starts its [`Network`] with a [`NetworkConfig`], and `reactor::local` finds it. Calls
+//! begin when shard 0's is open. Layers above [`Network::register`] one handler per verb and call others with
+//! [`Network::call`], [`Network::call_in_parts`] and [`Network::send`]; [`Network::ask`] reaches a node of
+//! which only the address is known. Group 0 hands every change of the members to [`Network::set_members`] on
+//! each shard, and what changes about this node to [`Network::set_own`] on shard 0. Liveness tells
 //! [`Network::set_reachable`].
 //!
-//! Connections are of three classes, so that a long message never stands before a short one: control between the
-//! shards 0, statement between two shards, bulk between a shard and one of the other's. Requests go over the
-//! connection that the asking node opened, answers come back over it. Map: `line` (the way to a shard, opened on
-//! use) → `reach` (which line, dialing) → `dial` (first messages) → `call` (the opening end) and, at the other
-//! node, `listen` → `door` (shard 0: who is admitted) → `serve` (the accepting end); `pipe` has the bytes.
+//! Connections are of three classes, so that a long message never stands before a short one: control between
+//! the shards 0, statement between two shards, bulk between a shard and one of the other's. Requests go over
+//! the connection that the asking node opened, answers come back over it. Map: `line` (the way to a shard,
+//! opened on use) → `reach` (which line, dialing) → `dial` (first messages) → `call` (the opening end) and,
+//! at the other node, `listen` → `door` (shard 0: who is admitted) → `serve` (the accepting end); `pipe` has
+//! the bytes.
 //!
-//! Invariants: every queue is bounded and every wait has a deadline; no peer can make this node hold more than
-//! its share; a request's sender is its connection's. Errors tell whether the request was certainly not done
-//! ([`NetError::is_definite`]). Format: docs/formats/node.md.
+//! Invariants: every queue is bounded and every wait has a deadline; no peer can make this node hold more
+//! than its share; a request's sender is its connection's. Errors tell whether the request was certainly not
+//! done ([`NetError::is_definite`]). Format: docs/formats/node.md.
 
 mod book;
 mod call;
@@ -145,10 +146,12 @@ pub struct Network {
     memory_bytes_max: usize,
     gate: Gate,
     stopping: Event,
+    members_changed: Event,
 }
 
 impl Network {
-    /// Starts this shard's transport and makes it the one that `reactor::local` finds. Shard 0 opens the port.
+    /// Starts this shard's transport and makes it the one that `reactor::local` finds. Shard 0 opens the
+    /// port.
     ///
     /// # Errors
     /// As bind(2) and listen(2).
@@ -185,6 +188,7 @@ impl Network {
             memory_bytes_max,
             gate: Gate::new(),
             stopping: Event::new(),
+            members_changed: Event::new(),
         });
         reactor::set_local(Rc::clone(&network));
         if let Some(door) = door {
@@ -208,8 +212,8 @@ impl Network {
         reactor::local::<Self>().filter(|network| !network.gate.is_closed()).ok_or(NetError::NotOpen)
     }
 
-    /// Has `handler` serve a verb on this shard from now on. Its work is dropped when the request's time is over
-    /// or the asker gives up: what must go on then runs in a task of its own.
+    /// Has `handler` serve a verb on this shard from now on. Its work is dropped when the request's time is
+    /// over or the asker gives up: what must go on then runs in a task of its own.
     ///
     /// # Panics
     /// For first messages, and for a verb that has a handler.
@@ -221,7 +225,8 @@ impl Network {
         self.registry.register(verb, handler);
     }
 
-    /// Replaces the members, on this shard. Connections with nodes that are none any more, or are banned, end.
+    /// Replaces the members, on this shard. Connections with nodes that are none any more, or are banned,
+    /// end.
     pub fn set_members(&self, members: Members) {
         if let Some(door) = &self.door {
             door.set_members(members.clone());
@@ -257,6 +262,7 @@ impl Network {
             }
             stays
         });
+        self.members_changed.notify_all();
     }
 
     /// Replaces what this node says of itself in first messages from now on; on shard 0.
@@ -293,6 +299,11 @@ impl Network {
 
     fn door(&self) -> &Rc<Door> {
         self.door.as_ref().expect("shard 0 has the door")
+    }
+
+    /// Notified when this shard's members have changed.
+    pub fn members_changed(&self) -> &Event {
+        &self.members_changed
     }
 
     /// The members as this shard has them.
@@ -381,8 +392,9 @@ impl Network {
         called
     }
 
-    /// Sends a message that has no answer, and waits only until it is on its way. Two messages may overtake each
-    /// other, and both may be lost with their connection. Messages over control connections begin on shard 0.
+    /// Sends a message that has no answer, and waits only until it is on its way. Two messages may overtake
+    /// each other, and both may be lost with their connection. Messages over control connections begin on
+    /// shard 0.
     ///
     /// # Errors
     /// [`NetError`] if it was certainly not sent.

@@ -1,8 +1,9 @@
 //! One connection's bytes: frames that wait to be sent, and frames cut out of what was received.
 //!
-//! A frame is appended to a buffer and the buffer is sent by one task, so that all frames of a turn of the loop
-//! leave in one send. Invariant: a frame that has begun to come has [`FRAME_TIME_MAX`] to come whole, and a send
-//! has [`SEND_TIME_MAX`]; memory for a frame grows with the bytes that have come, never with its length field.
+//! A frame is appended to a buffer and the buffer is sent by one task, so that all frames of a turn of the
+//! loop leave in one send. Invariant: a frame that has begun to come has [`FRAME_TIME_MAX`] to come whole,
+//! and a send has [`SEND_TIME_MAX`]; memory for a frame grows with the bytes that have come, never with its
+//! length field.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! Which connection leads to a shard of a node, and opening it.
 //!
-//! A statement goes over a connection of the two shards. Where the node has as many as it may, the least used one
-//! gives way if it has rested, else the request goes over the home connection (local shard i to remote shard
-//! i modulo their number), and the receiver passes it on to its shard.
+//! A statement goes over a connection of the two shards. Where the node has as many as it may, the least used
+//! one gives way if it has rested, else the request goes over the home connection (local shard i to remote
+//! shard i modulo their number), and the receiver passes it on to its shard.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -237,10 +237,17 @@ impl Network {
         let _told = on_door(move |door| door.closed(process)).await;
     }
 
-    /// Acts on what liveness says of a node, on all shards: connections with one that is down end, and lines to
-    /// one that is back open at once. On shard 0.
+    /// Acts on what liveness says of a node, on all shards: connections with one that is down end, and lines
+    /// to one that is back open at once. On shard 0.
     pub async fn set_reachable(&self, node: NodeNumber, is_reachable: bool) {
         everywhere(move |network| network.set_reachable_here(node, is_reachable)).await;
+    }
+
+    /// Has the next call over the control connection of a node open it even in a pause.
+    pub fn retry_control(&self, node: NodeNumber) {
+        if let Some(line) = self.lines.borrow().get(&LineName { node, class: Class::Control, shard: 0 }) {
+            line.open_now();
+        }
     }
 
     fn set_reachable_here(&self, node: NodeNumber, is_reachable: bool) {
@@ -260,8 +267,8 @@ impl Network {
         }
     }
 
-    /// Asks a node of which only the address is known, over a connection of its own, and waits for the answer.
-    /// With `expected`, only the node of that host id is asked.
+    /// Asks a node of which only the address is known, over a connection of its own, and waits for the
+    /// answer. With `expected`, only the node of that host id is asked.
     ///
     /// # Errors
     /// As [`Network::call`].

@@ -1,8 +1,8 @@
 //! The accepting end of a connection: requests come in, each is served as a task, answers go back.
 //!
 //! Invariant: what one peer can make this node hold is bounded: requests at work by number and bytes, answers
-//! that it does not read by bytes, after which nothing more is read from it. Requests beyond a bound are answered
-//! Overloaded at once. A request's sender is the connection's, never one that its body names.
+//! that it does not read by bytes, after which nothing more is read from it. Requests beyond a bound are
+//! answered Overloaded at once. A request's sender is the connection's, never one that its body names.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ use super::pipe::{Encoder, Ended, FrameReader, Pipe};
 use super::verbs::{self, Answer};
 use crate::NodeNumber;
 
-/// Requests of a connection at work: as many as an honest caller has outstanding, and as many again that it has
-/// given up.
+/// Requests of a connection at work: as many as an honest caller has outstanding, and as many again that it
+/// has given up.
 const REQUESTS_MAX: usize = 2 * super::call::REQUESTS_MAX;
 /// Bytes of requests of a connection at work, but for one request that is alone.
 const BYTES_MAX: usize = 2 * super::call::BYTES_MAX;

@@ -53,8 +53,8 @@ pub(super) fn class_of(verb: Verb, group: WorkGroup) -> Class {
     })
 }
 
-/// The scheduling group in which a request of a connection is served: only control connections reach the group
-/// of the control plane.
+/// The scheduling group in which a request of a connection is served: only control connections reach the
+/// group of the control plane.
 pub(super) fn group_of(group: WorkGroup, class: Class) -> Group {
     match (class, group) {
         (Class::Control, _) => Group::CONTROL,

@@ -99,8 +99,8 @@ pub(super) async fn ask(
 /// Plans what another node asks for, in a turn.
 ///
 /// # Errors
-/// [`ClusterError`] where the outcome is not known or another leader has to plan; the statement's own error is an
-/// outcome.
+/// [`ClusterError`] where the outcome is not known or another leader has to plan; the statement's own error
+/// is an outcome.
 pub(super) async fn plan(turn: Turn, id: RequestId, request: Vec<u8>) -> Result<Answered, ClusterError> {
     let (mut warnings, index) = (Vec::new(), turn.index());
     let outcome = match planned(turn, id, &request, &mut warnings).await {

@@ -78,8 +78,8 @@ impl Config {
         self.topology.seeds.iter().map(with_port).collect()
     }
 
-    /// Reads data center and rack where the snitch says that they stand in a file beside `config`, the path of
-    /// the configuration file.
+    /// Reads data center and rack where the snitch says that they stand in a file beside `config`, the path
+    /// of the configuration file.
     pub(super) fn read_rack(&mut self, config: &Path) -> Result<(), ConfigError> {
         if self.topology.snitch != Snitch::PropertyFile {
             return Ok(());

@@ -102,8 +102,8 @@ impl FrameFlags {
     pub const MORE_FOLLOWS: Self = Self(1 << 4);
     /// The request of this stream needs no answer any more.
     pub const CANCEL: Self = Self(1 << 5);
-    /// The body begins with the number (u16) of the shard that serves the request, which is another one of the
-    /// receiving node.
+    /// The body begins with the number (u16) of the shard that serves the request, which is another one of
+    /// the receiving node.
     pub const FOR_SHARD: Self = Self(1 << 6);
     const ALL: u8 = (1 << 7) - 1;
 

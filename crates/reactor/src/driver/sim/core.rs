@@ -99,6 +99,31 @@ impl Ord for Scheduled {
     }
 }
 
+/// How wrong a node's wall clock is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Clock {
+    skew_us: i64,
+    /// Microseconds that it gains in each second since `since_ns`.
+    drift_us_per_s: i64,
+    since_ns: u64,
+}
+
+impl Clock {
+    fn wrong_us(&self, now_ns: u64) -> i64 {
+        let passed_us = (now_ns.saturating_sub(self.since_ns) / 1000) as i128;
+        self.skew_us + (passed_us * i128::from(self.drift_us_per_s) / 1_000_000) as i64
+    }
+
+    pub(super) fn step(&mut self, by_us: i64) {
+        self.skew_us += by_us;
+    }
+
+    /// Drifts as told from now on; what was gained stays.
+    pub(super) fn drift(&mut self, us_per_s: i64, now_ns: u64) {
+        *self = Self { skew_us: self.wrong_us(now_ns), drift_us_per_s: us_per_s, since_ns: now_ns };
+    }
+}
+
 pub(super) struct Core {
     pub(super) now_ns: Cell<u64>,
     sequence: Cell<u64>,
@@ -108,8 +133,8 @@ pub(super) struct Core {
     events: RefCell<BinaryHeap<Reverse<Scheduled>>>,
     pub(super) disks: RefCell<Vec<Disk>>,
     pub(super) net: RefCell<Net>,
-    /// Offset of each node's wall clock.
-    pub(super) skew_us: RefCell<Vec<i64>>,
+    /// Each node's wall clock.
+    pub(super) clocks: RefCell<Vec<Clock>>,
     pub(super) log: RefCell<VecDeque<String>>,
 }
 
@@ -124,7 +149,7 @@ impl Core {
             events: RefCell::new(BinaryHeap::new()),
             disks: RefCell::new(Vec::new()),
             net: RefCell::new(net),
-            skew_us: RefCell::new(Vec::new()),
+            clocks: RefCell::new(Vec::new()),
             log: RefCell::new(VecDeque::new()),
         })
     }
@@ -149,8 +174,9 @@ impl Core {
     }
 
     pub(super) fn wall_us(&self, node: usize) -> i64 {
-        let skew = self.skew_us.borrow().get(node).copied().unwrap_or(0);
-        WALL_BASE_US + (self.now_ns.get() / 1000) as i64 + skew
+        let now_ns = self.now_ns.get();
+        let wrong = self.clocks.borrow().get(node).map_or(0, |clock| clock.wrong_us(now_ns));
+        WALL_BASE_US + (now_ns / 1000) as i64 + wrong
     }
 
     pub(super) fn schedule(&self, delay_ns: u64, event: Event) {

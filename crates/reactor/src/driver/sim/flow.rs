@@ -72,10 +72,7 @@ fn take_chunk(pool: &Rc<ChunkPool<FreeList>>, inbox: &mut VecDeque<u8>, count: u
 pub(super) fn send(core: &Core, port: &Rc<Port>, id: OpId, op: &mut Op) -> Option<io::Result<Output>> {
     let Op::Send { socket, buf, at } = op else { return Some(Err(error(libc::EINVAL))) };
     let number = socket.descriptor();
-    let (reset, latency) = {
-        let net = core.net.borrow();
-        (net.faults.reset, net.faults.latency_ns)
-    };
+    let reset = core.net.borrow().faults.reset;
     if core.chance(reset) {
         break_connection(core, number);
         return Some(Err(error(libc::ECONNRESET)));
@@ -90,10 +87,13 @@ pub(super) fn send(core: &Core, port: &Rc<Port>, id: OpId, op: &mut Op) -> Optio
     let room = WINDOW_BYTES.saturating_sub(far.inbox.len());
     let count = room.min(buf.len() - *at);
     if count > 0 {
+        let link = net.link_from(number)?;
+        let arrival = net.arrival_ns(core, link, count);
+        let far = net.stream(peer)?;
         far.inbox.extend(&buf[*at..*at + count]);
         core.note_content(&buf[*at..*at + count]);
         *at += count;
-        let arrival = (core.now_ns.get() + core.between(latency.0, latency.1)).max(far.last_arrival_ns);
+        let arrival = arrival.max(far.last_arrival_ns);
         far.last_arrival_ns = arrival;
         core.schedule(arrival - core.now_ns.get(), Event::Arrive { socket: peer, count });
     }
@@ -131,7 +131,7 @@ pub(super) fn arrive(core: &Core, event: Event) {
         core.schedule(held - now, event);
         return;
     }
-    let parted = far.is_some_and(|far| net.are_parted(node, far));
+    let parted = far.is_some_and(|far| net.is_cut(far, node));
     let Some(stream) = net.stream(socket) else { return };
     if parted {
         stream.held_until_ns = now + PARTED_RETRY_NS;

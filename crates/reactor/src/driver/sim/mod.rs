@@ -15,6 +15,7 @@ mod net;
 mod outside;
 mod shard_driver;
 mod stepping;
+mod trouble;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use disk::{DiskFaults, TakenAway};
-pub use net::NetFaults;
+pub use net::{Link, NetFaults};
 
 use crate::driver::Op;
 use crate::driver::chunk::{ChunkPool, FreeList};
@@ -35,7 +36,7 @@ use crate::sched::Group;
 use crate::shard::{Parts, Shard};
 use crate::start::ShardInfo;
 use crate::waker::Remote;
-use core::{Core, Port};
+use core::{Clock, Core, Port};
 use disk::{Chance, Disk};
 use net::Net;
 use shard_driver::SimDriver;
@@ -87,6 +88,8 @@ struct SimShard {
     shard: Rc<Shard>,
     port: Rc<Port>,
     outcome: Outcome,
+    /// Until then it does not run.
+    paused_until_ns: Cell<u64>,
 }
 
 struct Node {
@@ -175,7 +178,7 @@ impl World {
         assert!(shards > 0, "a node without shards");
         let id = NodeId(self.nodes.len());
         self.core.disks.borrow_mut().push(Disk::new(faults));
-        self.core.skew_us.borrow_mut().push(0);
+        self.core.clocks.borrow_mut().push(Clock::default());
         let main: Main = Rc::new(move |info| Box::pin(main(info)));
         let disks = Disks::new([], shards);
         self.nodes.push(Node { shards: Vec::new(), count: shards, main, model: None, disks, ended: None });
@@ -230,7 +233,8 @@ impl World {
                     place.replace(Some(result));
                 }));
             }
-            node.shards.push(SimShard { shard, port, outcome });
+            let paused_until_ns = Cell::new(0);
+            node.shards.push(SimShard { shard, port, outcome, paused_until_ns });
         }
     }
 
@@ -313,31 +317,6 @@ impl World {
                 sim.port.flights.borrow().iter().flatten().filter(|(_, op, _)| is_scheduled(op)).count()
             })
             .sum()
-    }
-
-    /// Changes how the network behaves from now on.
-    pub fn set_net_faults(&mut self, faults: NetFaults) {
-        self.core.net.borrow_mut().faults = faults;
-    }
-
-    /// Lets nothing pass between two nodes any more.
-    pub fn part(&mut self, left: NodeId, right: NodeId) {
-        self.core.net.borrow_mut().parted.insert((left.0.min(right.0), left.0.max(right.0)));
-    }
-
-    /// Lets everything pass again; what was held back arrives.
-    pub fn heal(&mut self, left: NodeId, right: NodeId) {
-        self.core.net.borrow_mut().parted.remove(&(left.0.min(right.0), left.0.max(right.0)));
-    }
-
-    /// Breaks all connections between two nodes.
-    pub fn reset_connections(&mut self, left: NodeId, right: NodeId) {
-        net::reset_between(&self.core, left.0, right.0);
-    }
-
-    /// Moves a node's wall clock by `by_us` microseconds against virtual time.
-    pub fn skew_clock(&mut self, id: NodeId, by_us: i64) {
-        self.core.skew_us.borrow_mut()[id.0] += by_us;
     }
 
     /// The last log lines of all nodes.

@@ -1,8 +1,9 @@
 //! The simulated network: listeners, connections, latency, partitions and resets.
 //!
 //! Fault model: bytes of a connection arrive in order, whole, after a random latency, in pieces of random
-//! size; a connection can be reset; while two nodes are parted nothing passes between them, and a connection
-//! request times out. Each direction holds a bounded number of bytes, then the sender waits, as with TCP.
+//! size; a connection can be reset; while two nodes are parted nothing passes between them, or from one to
+//! the other, and a connection request times out. A link has a latency and a bandwidth of its own if told so.
+//! Each direction holds a bounded number of bytes, then the sender waits, as with TCP.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -35,6 +36,21 @@ impl Default for NetFaults {
     fn default() -> Self {
         Self { latency_ns: (20_000, 200_000), reset: 0.0, split: true }
     }
+}
+
+/// What is special about the way from one node to another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Shortest and longest time a piece of bytes travels, in nanoseconds; `None` for the network's.
+    pub latency_ns: Option<(u64, u64)>,
+    /// Bytes that pass in a second, all connections together; `None` for no limit.
+    pub bytes_per_second: Option<u64>,
+}
+
+pub(super) struct LinkState {
+    pub(super) link: Link,
+    /// When what was sent before has passed.
+    pub(super) free_ns: u64,
 }
 
 pub(super) type Waiter = (Rc<Port>, OpId);
@@ -80,7 +96,9 @@ pub(super) struct Net {
     next_socket: i32,
     next_port: u16,
     next_listener: usize,
+    /// From the first to the second nothing passes.
     pub(super) parted: BTreeSet<(usize, usize)>,
+    pub(super) links: BTreeMap<(usize, usize), LinkState>,
 }
 
 /// The address of a node.
@@ -114,11 +132,32 @@ impl Net {
             next_port: FIRST_EPHEMERAL_PORT,
             next_listener: 0,
             parted: BTreeSet::new(),
+            links: BTreeMap::new(),
         }
     }
 
-    pub(super) fn are_parted(&self, left: usize, right: usize) -> bool {
-        self.parted.contains(&(left.min(right), left.max(right)))
+    /// Whether nothing passes from one node to the other.
+    pub(super) fn is_cut(&self, from: usize, to: usize) -> bool {
+        self.parted.contains(&(from, to))
+    }
+
+    fn are_parted(&self, left: usize, right: usize) -> bool {
+        self.is_cut(left, right) || self.is_cut(right, left)
+    }
+
+    /// When what sets out now arrives.
+    pub(super) fn arrival_ns(&mut self, core: &Core, (from, to): (usize, usize), bytes: usize) -> u64 {
+        let mut begin = core.now_ns.get();
+        let mut latency = self.faults.latency_ns;
+        if let Some(state) = self.links.get_mut(&(from, to)) {
+            latency = state.link.latency_ns.unwrap_or(latency);
+            if let Some(bandwidth) = state.link.bytes_per_second {
+                let time = (bytes as u128 * 1_000_000_000 / u128::from(bandwidth.max(1))) as u64;
+                state.free_ns = state.free_ns.max(begin) + time;
+                begin = state.free_ns;
+            }
+        }
+        begin + core.between(latency.0, latency.1)
     }
 
     fn insert(&mut self, socket: Socket) -> i32 {
@@ -133,6 +172,12 @@ impl Net {
             Some(Socket::Stream(stream)) => Some(stream),
             _ => None,
         }
+    }
+
+    /// The nodes at the near and the far end of a connection.
+    pub(super) fn link_from(&mut self, socket: i32) -> Option<(usize, usize)> {
+        let stream = self.stream(socket)?;
+        Some((stream.node, node_of(stream.remote.ip(), stream.node)?))
     }
 
     fn ephemeral(&mut self) -> u16 {
@@ -208,14 +253,13 @@ pub(super) fn connect(
     if from.is_some_and(|from| node_of(from, port.node) != Some(port.node)) {
         return Some(Err(error(libc::EADDRNOTAVAIL)));
     }
-    let (low, high) = core.net.borrow().faults.latency_ns;
-    let parted =
-        node_of(peer.ip(), port.node).is_none_or(|node| core.net.borrow().are_parted(port.node, node));
-    if parted {
-        core.schedule(CONNECT_TIMEOUT_NS, Event::ConnectTimeout { port: port.clone(), id });
-    } else {
-        let delay = core.between(low, high);
-        core.schedule(delay, Event::Connect { port: port.clone(), id });
+    let mut net = core.net.borrow_mut();
+    match node_of(peer.ip(), port.node).filter(|node| !net.are_parted(port.node, *node)) {
+        None => core.schedule(CONNECT_TIMEOUT_NS, Event::ConnectTimeout { port: port.clone(), id }),
+        Some(node) => {
+            let arrival = net.arrival_ns(core, (port.node, node), 0);
+            core.schedule(arrival - core.now_ns.get(), Event::Connect { port: port.clone(), id });
+        }
     }
     None
 }
@@ -335,16 +379,16 @@ pub(super) fn break_connection(core: &Core, socket: i32) {
 /// This end will send no more; with `gone` it is closed and unread bytes make it a reset.
 pub(super) fn finish(core: &Core, socket: i32, gone: bool) {
     let mut net = core.net.borrow_mut();
-    let latency = net.faults.latency_ns;
     let (peer, unread, backlog) = match net.sockets.get_mut(&socket) {
         Some(Socket::Stream(stream)) => (stream.peer, !stream.inbox.is_empty(), VecDeque::new()),
         Some(Socket::Listener(listener)) => (None, false, std::mem::take(&mut listener.backlog)),
         None => return,
     };
-    if let Some(peer) = peer
-        && let Some(far) = net.stream(peer)
-    {
-        let arrival = (core.now_ns.get() + core.between(latency.0, latency.1)).max(far.last_arrival_ns);
+    let link = net.link_from(socket);
+    if let (Some(peer), Some(link)) = (peer, link) {
+        let arrival = net.arrival_ns(core, link, 0);
+        let Some(far) = net.stream(peer) else { return };
+        let arrival = arrival.max(far.last_arrival_ns);
         far.last_arrival_ns = arrival;
         let delay = arrival - core.now_ns.get();
         let event =

@@ -78,7 +78,8 @@ impl World {
         let mut next_timer = u64::MAX;
         for sim in self.nodes.iter().flat_map(|node| &node.shards) {
             let timer = sim.shard.next_timer().map_or(u64::MAX, |at| at.0);
-            next_timer = next_timer.min(timer);
+            let pause = sim.paused_until_ns.get();
+            next_timer = next_timer.min(if now < pause { pause } else { timer });
             runnable += u64::from(can_run(sim, timer, now));
         }
         if runnable > 0 {
@@ -174,5 +175,5 @@ impl World {
 }
 
 fn can_run(sim: &SimShard, timer: u64, now: u64) -> bool {
-    timer <= now || sim.shard.is_runnable() || sim.port.is_ready()
+    now >= sim.paused_until_ns.get() && (timer <= now || sim.shard.is_runnable() || sim.port.is_ready())
 }
