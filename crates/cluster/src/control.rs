@@ -9,7 +9,12 @@
 
 mod effects;
 mod founding;
+pub(crate) mod leader;
+pub(crate) mod leave;
 mod open;
+mod post;
+pub(crate) mod service;
+mod starts;
 mod turn;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -30,10 +35,10 @@ pub use turn::Turn;
 use crate::NodeNumber;
 use crate::group0::{ClusterState, Group0, Group0Error, Refusal, RequestId};
 use crate::liveness::Liveness;
-use crate::membership::leader::{self, Answered, Ask};
-use crate::membership::service::Membership;
 use crate::nodes::NodeState;
 use effects::Effect;
+use leader::{Answered, Ask};
+use service::Membership;
 
 /// A change was not made, or did not take effect everywhere.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -20,11 +20,11 @@ pub mod net;
 pub mod nodes;
 mod view;
 
+pub use control::leader::Answered;
+pub use control::leave::leave;
+pub use control::service::ClusterOptions;
 pub use control::{
     ClusterError, ControlPlane, OnSchema, Planner, SchemaNews, Turn, change_schema, open_node, open_storage,
 };
-pub use membership::leader::Answered;
-pub use membership::leave;
-pub use membership::service::ClusterOptions;
 pub use model::tablet::NodeNumber;
 pub use view::{Nodes, View};

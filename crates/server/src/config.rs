@@ -367,6 +367,13 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names file, line and column.
     pub fn from_yaml(path: &Path, text: &str) -> Result<(Self, Vec<String>), ConfigError> {
+        let (mut config, warnings) = Self::from_keys(path, text)?;
+        config.read_rack(path)?;
+        Ok((config, warnings))
+    }
+
+    /// As [`Config::from_yaml`], by the keys in the text alone.
+    fn from_keys(path: &Path, text: &str) -> Result<(Self, Vec<String>), ConfigError> {
         let mut config = Self::default();
         let mut warnings = Vec::new();
         let mut places = BTreeMap::new();
@@ -434,7 +441,6 @@ impl Config {
         if let Some((_, error)) = open.into_iter().find(|(lack, _)| !lack.is_accepted(&config)) {
             return Err(error);
         }
-        config.read_rack(path)?;
         guardrails::check(&config).map_err(|(key, message)| {
             // The file may contain only the other of the two thresholds, which conflicts with the default of
             // this one.

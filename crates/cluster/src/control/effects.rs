@@ -18,9 +18,9 @@ use crate::NodeNumber;
 use crate::group0::{Applied, Change, ClusterState};
 use crate::maps::Placed;
 use crate::maps::map::MapParts;
-use crate::membership;
-use crate::net::Network;
-use crate::view::{News, View};
+use crate::net::{Member, Members, Network};
+use crate::nodes::{NodeRecord, NodeState};
+use crate::view::{News, Nodes, View};
 
 /// A command on its way to the shards.
 pub(super) struct Effect {
@@ -166,12 +166,28 @@ pub(super) async fn tell_shards(news: &News, shards: usize) -> Result<(), Storag
         let called = mesh::call(shard, Group::ADMIN, move || async move {
             View::here().learn(&news);
             if let (Some(nodes), Ok(network)) = (&news.nodes, Network::here()) {
-                network.set_members(membership::members_of(nodes));
+                network.set_members(members_of(nodes));
             }
         });
         called.await.map_err(|error| StorageError::Shard { shard, reason: error.to_string() })?;
     }
     Ok(())
+}
+
+/// The nodes as the transport needs them: those that left are banned.
+fn members_of(nodes: &Nodes) -> Members {
+    let member = |node: &NodeRecord| Member {
+        node: node.number,
+        host_id: node.host_id,
+        address: node.listen,
+        shards: node.shards,
+        generation: node.generation,
+        data_center: node.data_center.clone(),
+        rack: node.rack.clone(),
+    };
+    let (left, there): (Vec<_>, Vec<_>) = nodes.values().partition(|node| node.state == NodeState::Left);
+    let banned = left.into_iter().map(|node| node.host_id).collect();
+    Members::new(there.into_iter().map(member).collect(), banned, Vec::new())
 }
 
 impl News {

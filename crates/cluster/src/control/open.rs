@@ -15,9 +15,9 @@ use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError}
 use super::effects::{own_tablets, tell_shards};
 use super::{ClusterError, ControlPlane, founding};
 use crate::consensus::LogLimits;
+use crate::control::leader::{self, Ask};
+use crate::control::service::{ClusterOptions, Membership, start_network};
 use crate::group0::{ClusterState, Group0, Group0Error, GroupFailure};
-use crate::membership::leader::{self, Ask};
-use crate::membership::service::{ClusterOptions, Membership, start_network};
 use crate::nodes::OwnFacts;
 use crate::view::News;
 

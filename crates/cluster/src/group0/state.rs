@@ -1,8 +1,9 @@
 //! The state on which the nodes agree, and its bytes in a snapshot.
 //!
 //! ```text
-//! state := CBOR {0: [schema change], 1: [outcome], 2: number of the last command, 3: id of the cluster or null,
-//!                4: [node], 5: version of the list of nodes, 6: [[table, map]]}
+//! state := CBOR {0: [schema change], 1: [outcome], 2: number of the last command,
+//!                3: id of the cluster or null, 4: [node], 5: version of the list of nodes,
+//!                6: [[table, map]]}
 //! schema changes as in model::schema, a short history; nodes as in `nodes`, maps as in `maps::map`
 //! ```
 //! Invariant: a state is made by `apply` alone, from an empty one or from the bytes of another, so that nodes

@@ -18,13 +18,13 @@ use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::Verb;
 use wire::node::hello::{Class, Epoch, Hello};
 
-use super::founding::{self, Promise, SeedAnswer, Step, seeds_hash};
 use super::post::Post;
 use super::starts;
 use crate::consensus::{LogLimits, Message, Snapshot};
 use crate::control::ControlPlane;
 use crate::group0::{ClusterState, Group0, GroupFailure};
 use crate::liveness::{self, Liveness};
+use crate::membership::founding::{self, Promise, SeedAnswer, Step, seeds_hash};
 use crate::net::{Answer, InternodeCompression, Network, NetworkConfig, Request};
 use crate::nodes::OwnFacts;
 
@@ -117,7 +117,7 @@ fn own_state() -> liveness::OwnFacts {
 }
 
 /// This node's part in the cluster.
-pub struct Membership {
+pub(crate) struct Membership {
     options: ClusterOptions,
     facts: OwnFacts,
     network: Rc<Network>,

@@ -15,10 +15,10 @@ use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::{Verb, WorkGroup};
 
 use super::service::{Membership, invalid, not_in_a_cluster};
-use super::voters;
 use crate::consensus::{ChangeRefused, MemberChange};
 use crate::control::{ClusterError, ControlPlane};
 use crate::group0::{Group0, Group0Error, RequestId};
+use crate::membership::voters;
 use crate::net::{Answer, NetError, Request};
 use crate::nodes::OwnFacts;
 
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A question for the leader.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub enum Ask {
+pub(crate) enum Ask {
     /// A node has started, with these facts.
     #[n(0)]
     Announce(#[n(0)] OwnFacts),
