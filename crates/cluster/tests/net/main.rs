@@ -2,5 +2,6 @@
 //! latency, resets, partitions and restarts, from one seed each.
 #![allow(clippy::disallowed_types)] // a test outside of every shard
 
+mod alive;
 mod calls;
 mod nodes;

@@ -97,11 +97,19 @@ pub(crate) struct Setup {
     pub(crate) shards: usize,
     pub(crate) change: Rc<dyn Fn(&mut NetworkConfig)>,
     pub(crate) members: Rc<dyn Fn() -> Members>,
+    /// Whether pings are echoed; liveness answers them itself.
+    pub(crate) serves_pings: bool,
 }
 
 impl Setup {
     pub(crate) fn new(nodes: usize, shards: usize) -> Self {
-        Self { nodes, shards, change: Rc::new(|_| {}), members: Rc::new(move || members(nodes, shards)) }
+        Self {
+            nodes,
+            shards,
+            change: Rc::new(|_| {}),
+            members: Rc::new(move || members(nodes, shards)),
+            serves_pings: true,
+        }
     }
 
     pub(crate) fn with(mut self, change: impl Fn(&mut NetworkConfig) + 'static) -> Self {
@@ -139,7 +147,7 @@ impl Nodes {
                         NetworkConfig::new(hello(node, info.count, generation), Some(address(node)));
                     (setup.change)(&mut config);
                     let network = Network::start(config).await.expect("a free port");
-                    register(&network, node, &seen);
+                    register(&network, node, &seen, setup.serves_pings);
                     network.set_members((setup.members)());
                     open.set(open.get() + 1);
                     while open.get() < tasks {
@@ -179,7 +187,7 @@ fn failed(world: &World, id: NodeId) -> bool {
 }
 
 /// The handlers: `Mutate` echoes, `Read` naps, `Digest` answers in parts, `Status` tells strangers who asks.
-fn register(network: &Rc<Network>, node: NodeNumber, seen: &Rc<Seen>) {
+fn register(network: &Rc<Network>, node: NodeNumber, seen: &Rc<Seen>, serves_pings: bool) {
     let of_echo = Rc::clone(seen);
     network.register(Verb::Mutate, move |request| {
         let seen = Rc::clone(&of_echo);
@@ -208,7 +216,9 @@ fn register(network: &Rc<Network>, node: NodeNumber, seen: &Rc<Seen>) {
         network.register(Verb::Status, |request: Request| async move {
             Ok(format!("{:?}", request.from.node).into_bytes())
         });
-        network.register(Verb::Ping, |request: Request| async move { Ok(request.body) });
+        if serves_pings {
+            network.register(Verb::Ping, |request: Request| async move { Ok(request.body) });
+        }
     }
 }
 
