@@ -24,6 +24,8 @@ use crate::nodes::OwnFacts;
 
 /// Time between two attempts to find a leader.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// How long a node that asks waits for there to be a leader.
+const LEADER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a node that asks waits for others to have applied what it asked for.
 const OTHERS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a change of members is waited for where one is under way.
@@ -71,6 +73,7 @@ pub(crate) async fn ask(
 ) -> Result<Answered, ClusterError> {
     let group = control.group();
     let mut sent = false;
+    let until = Deadline::after(LEADER_WITHIN);
     loop {
         let attempt = match control.membership() {
             _ if group.may_plan() => answer_here(control, &ask).await,
@@ -82,7 +85,9 @@ pub(crate) async fn ask(
                 control.wait_effective(answered.index, deadline).await?;
                 return Ok(answered);
             }
-            Err(Attempt::Again) if !deadline.is_past() => reactor::sleep(ASK_AGAIN).await,
+            Err(Attempt::Again) if !deadline.is_past() && (sent || !until.is_past()) => {
+                reactor::sleep(ASK_AGAIN).await;
+            }
             Err(Attempt::Again) if sent => return Err(Group0Error::Undecided.into()),
             Err(Attempt::Again) => return Err(Group0Error::NoMajority.into()),
             Err(Attempt::Failed(error)) => return Err(error),

@@ -40,7 +40,9 @@ use crate::consensus::{
 /// Bytes of a command.
 const COMMAND_BYTES_MAX: usize = 64 << 20;
 /// How long a proposal waits for a majority.
-const PROPOSE_WITHIN: Duration = Duration::from_secs(30);
+const PROPOSE_WITHIN: Duration = Duration::from_secs(5);
+/// How long it waits for the disk of a node that is alone.
+const PROPOSE_ALONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A command has no outcome.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -282,7 +284,8 @@ impl Group0 {
         inner.check()?;
         let position = inner.consensus.borrow_mut().propose(bytes)?;
         self.begin_work();
-        self.wait_applied(position.index, Deadline::after(PROPOSE_WITHIN)).await?;
+        let within = if self.is_alone() { PROPOSE_ALONE_WITHIN } else { PROPOSE_WITHIN };
+        self.wait_applied(position.index, Deadline::after(within)).await?;
         match self.state().requests().find(command.id) {
             Some(done) => Ok((done.index, done.outcome())),
             // Another leader's entry has this place, so that this one can never be committed.

@@ -60,7 +60,14 @@ pub fn decide(own: SocketAddr, seeds: &[SocketAddr], answers: &[(SocketAddr, See
     }
     if seeds.first() != Some(&own) {
         let first = seeds.first().map_or_else(String::new, ToString::to_string);
-        return Step::Wait(format!("no seed is in a cluster yet; {first}, the first of the list, founds it"));
+        let silent = answers.iter().find_map(|(seed, answer)| match answer {
+            SeedAnswer::Silent(reason) => Some(format!("; seed {seed} does not answer: {reason}")),
+            SeedAnswer::Member | SeedAnswer::NoCluster { .. } => None,
+        });
+        let silent = silent.unwrap_or_default();
+        return Step::Wait(format!(
+            "no seed is in a cluster yet; {first}, the first of the list, founds it{silent}"
+        ));
     }
     for seed in seeds.iter().filter(|seed| **seed != own) {
         let answer = answers.iter().find(|(address, _)| address == seed).map(|(_, answer)| answer);
@@ -150,6 +157,11 @@ mod tests {
             Err("127.0.0.1:7000"),
         );
         check(4, &[], Err("no seed is in a cluster"));
+        check(
+            2,
+            &[(at(1), SeedAnswer::Silent("another name".into()))],
+            Err("7000 does not answer: another name"),
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use super::keys::{Setter, address, choice, parse_address};
+use super::keys::{Setter, choice, parse_address};
 use super::value::Value;
 use super::{Config, ConfigError, TEXT_BYTES_MAX};
 
@@ -48,8 +48,6 @@ pub struct TopologyConfig {
     pub seeds: Vec<Seed>,
     /// `endpoint_snitch`.
     pub snitch: Snitch,
-    /// `broadcast_address`: the address sent to other nodes; `None` for the one listened on.
-    pub broadcast_address: Option<IpAddr>,
     /// `internode_compression`.
     pub compression: InternodeCompression,
     /// Found a cluster without asking the seeds; only on the command line (`--found`).
@@ -60,7 +58,6 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("seeds", |c, v| seeds(v).map(|v| c.topology.seeds = v)),
     ("seed_provider", |c, v| seed_provider(v).map(|v| c.topology.seeds = v)),
     ("endpoint_snitch", |c, v| snitch(v).map(|v| c.topology.snitch = v)),
-    ("broadcast_address", |c, v| address(v).map(|v| c.topology.broadcast_address = Some(v))),
     ("internode_compression", |c, v| {
         let words = [
             ("none", InternodeCompression::None),
