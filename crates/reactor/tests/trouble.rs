@@ -158,7 +158,10 @@ fn a_paused_node_does_nothing_while_the_world_goes_on() {
         world.add_node(2, move |info| {
             let ticks = ticks.clone();
             async move {
-                while info.id == 0 {
+                if info.id != 0 {
+                    return;
+                }
+                loop {
                     ticks[at].set(ticks[at].get() + 1);
                     reactor::sleep(10 * MS).await;
                 }

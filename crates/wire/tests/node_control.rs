@@ -68,7 +68,7 @@ fn messages_come_back_and_pieces_of_them_do_not() {
     check!(Pong, Pong { hash: None, stalled: Vec::new(), heard: Vec::new(), ..pong() });
     check!(Join, join());
     check!(Join, Join { replaces: None, ..join() });
-    check!(Joined, Joined { cluster_id: [1; 16], node: 3, index: 12 });
+    check!(Joined, Joined { cluster_id: [1; 16], node: 3, index: 12, snapshot: vec![7; 40] });
     check!(Command, Command { request: vec![1, 2, 3] });
     check!(CommandOutcome, CommandOutcome { index: 7, outcome: Vec::new() });
     check!(Drain, Drain { index: 8 });
