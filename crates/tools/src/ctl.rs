@@ -11,7 +11,7 @@ mod http;
 mod patience;
 mod snapshots;
 mod tables;
-mod text;
+pub(crate) mod text;
 mod top_partitions;
 mod verbs;
 mod work;

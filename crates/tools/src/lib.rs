@@ -1,12 +1,14 @@
 //! The subcommands besides the server: reading table files, measuring, and administration.
 //!
 //! `ceto`'s command line includes [`Tool`] with its own commands. Each tool is one shard on the calling
-//! thread that ends by itself: bounded in time, in memory and in the bytes it writes. Results go to standard
+//! thread that ends by itself: bounded in time, in memory and in the bytes it writes. [`local`] alone runs
+//! until it is told to end, and has no shard but for a moment. Results go to standard
 //! output, progress and errors to standard error; the exit code is whether the result is good. Invariant: no
 //! tool writes to a table file, and no content of a file or of an answer makes a tool panic.
 
 pub mod ctl;
 pub mod io_setup;
+pub mod local;
 mod output;
 pub mod perf;
 pub mod sstable;
@@ -28,6 +30,8 @@ pub enum Tool {
     Stress(stress::StressCommand),
     /// Ask and tell a node, with nodetool's verbs
     Ctl(ctl::CtlCommand),
+    /// Start several nodes on this machine as one cluster, and end them together
+    Local(local::LocalCommand),
 }
 
 impl Tool {
@@ -38,6 +42,7 @@ impl Tool {
             Self::IoSetup(options) => options.run(),
             Self::Stress(command) => command.run(),
             Self::Ctl(command) => command.run(),
+            Self::Local(command) => command.run(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! core. Invariant: a run ends by time or by count, whatever the server does.
 
 mod closed_loop;
-mod connection;
+pub(crate) mod connection;
 mod cql;
 mod echo;
 mod keys;
@@ -125,7 +125,7 @@ impl Driver {
 
 /// Why a measurement ended without a result.
 #[derive(Debug, thiserror::Error)]
-enum PerfError {
+pub(crate) enum PerfError {
     /// The network or standard output failed.
     #[error("{what}: {source}")]
     Io {

@@ -11,22 +11,22 @@ pub(super) fn print(text: &str) {
 }
 
 /// Rows of columns that line up.
-pub(super) struct Table {
+pub(crate) struct Table {
     delimiter: &'static str,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(delimiter: &'static str) -> Self {
+    pub(crate) fn new(delimiter: &'static str) -> Self {
         Self { delimiter, rows: Vec::new() }
     }
 
-    pub(super) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
     /// All rows, each with its line end.
-    pub(super) fn print(&self) -> String {
+    pub(crate) fn print(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             self.rows

@@ -19,15 +19,18 @@ pub(super) const FRAME_BYTES_MAX: usize = 16 << 20;
 
 /// The shard of a connection, as reported by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Landed {
+pub(crate) struct Landed {
     /// The shard.
     pub(super) shard: u32,
     /// Number of shards.
     pub(super) shards: u32,
 }
 
+/// A row of a small answer.
+pub(crate) type Row = Vec<Option<Vec<u8>>>;
+
 /// A connection that is being set up.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: Rc<Stream>,
     client: ClientConnection,
     compressor: Compressor,
@@ -37,7 +40,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects and requests the supported options; then the connection is ready for statements.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         address: SocketAddr,
         timeout_seconds: u32,
     ) -> Result<(Self, Option<Landed>), PerfError> {
@@ -73,6 +76,19 @@ impl Connection {
         let parameters = Parameters::at(Consistency::One);
         let accept = |body: ResponseBody<'_>| match body {
             ResponseBody::Void | ResponseBody::SchemaChange(_) | ResponseBody::SetKeyspace(_) => Some(()),
+            _ => None,
+        };
+        self.ask(statement, &ClientRequest::Query(statement, &parameters), accept).await
+    }
+
+    /// Executes a statement and returns its rows, one page of them: the bytes of each column.
+    pub(crate) async fn rows(&mut self, statement: &str) -> Result<Vec<Row>, PerfError> {
+        let parameters = Parameters::at(Consistency::One);
+        let accept = |body: ResponseBody<'_>| match body {
+            ResponseBody::Rows(rows) => {
+                let values: Vec<_> = rows.values().map(|value| value.map(<[u8]>::to_vec)).collect();
+                Some(values.chunks(rows.column_count.max(1)).map(<[_]>::to_vec).collect())
+            }
             _ => None,
         };
         self.ask(statement, &ClientRequest::Query(statement, &parameters), accept).await
