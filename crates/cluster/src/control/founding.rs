@@ -85,17 +85,12 @@ fn first_changes(state: &ClusterState, facts: &OwnFacts, cluster_id: [u8; 16]) -
         true => {}
     }
     let lacking = state.schema().tables().filter(|table| !state.maps().contains_key(&table.id()));
-    changes.extend(lacking.filter_map(|table| placed(state.schema(), table, &[own.clone()], true)));
+    changes.extend(lacking.filter_map(|table| placed(state.schema(), table, &[own.clone()])));
     changes
 }
 
 /// The placement of a table over `nodes`; `None` for one that every node keeps for itself.
-pub(super) fn placed(
-    schema: &Schema,
-    table: &model::Table,
-    nodes: &[NodeRecord],
-    has_data: bool,
-) -> Option<Change> {
+pub(super) fn placed(schema: &Schema, table: &model::Table, nodes: &[NodeRecord]) -> Option<Change> {
     let keyspace = schema.keyspace(table.keyspace()).expect("a table's keyspace exists");
     let replication = &keyspace.options.replication;
     if is_local(replication) {
@@ -103,7 +98,7 @@ pub(super) fn placed(
     }
     let cut = table.tablets();
     let tablets = place(replication, cut, nodes);
-    Some(Change::Place(Placement::new(table.id(), cut.log2(), &tablets, has_data)))
+    Some(Change::Place(Placement::new(table.id(), cut.log2(), &tablets)))
 }
 
 fn random_uuid() -> [u8; 16] {

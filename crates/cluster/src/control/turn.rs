@@ -55,9 +55,7 @@ impl Turn {
             let is_new = |table: &&Rc<Table>| {
                 state.schema().table_by_id(table.id()).is_none() || dropped(changes, table)
             };
-            all.extend(
-                after.tables().filter(is_new).filter_map(|table| placed(&after, table, &nodes, false)),
-            );
+            all.extend(after.tables().filter(is_new).filter_map(|table| placed(&after, table, &nodes)));
         }
         let storage = control.storage.get().ok_or(ClusterError::NotOpen)?;
         storage.prepare_changes(changes).await?;

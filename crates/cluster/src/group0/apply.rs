@@ -129,7 +129,8 @@ fn place(state: &mut ClusterState, index: u64, placement: &Placement) -> Result<
     if table.tablets().log2() != placement.log2 {
         return Err(format!("table {id} has 2^{} tablets", table.tablets().log2()));
     }
-    let since = if placement.has_data { 0 } else { index };
+    // The first replicas of a table cannot have data of an earlier tenancy.
+    let since = 0;
     let placed = |replicas: &Vec<(NodeNumber, u16)>| -> Result<Vec<Placed>, String> {
         replicas
             .iter()

@@ -33,16 +33,13 @@ pub struct Placement {
     /// Node and shard of each replica of each tablet.
     #[n(2)]
     pub tablets: Vec<Vec<(NodeNumber, u16)>>,
-    /// Whether the replicas have data already, from before there were maps.
-    #[n(3)]
-    pub has_data: bool,
 }
 
 impl Placement {
     /// The placement of a table by its replicas.
-    pub fn new(table: TableId, log2: u8, tablets: &[Vec<Replica>], has_data: bool) -> Self {
+    pub fn new(table: TableId, log2: u8, tablets: &[Vec<Replica>]) -> Self {
         let pairs = |replicas: &Vec<Replica>| replicas.iter().map(|r| (r.node, r.shard)).collect();
-        Self { table: table.0, log2, tablets: tablets.iter().map(pairs).collect(), has_data }
+        Self { table: table.0, log2, tablets: tablets.iter().map(pairs).collect() }
     }
 }
 

@@ -28,7 +28,8 @@ pub struct Placed {
     /// The shard of that node.
     #[n(1)]
     pub shard: u16,
-    /// Index of the command that made the node a replica; 0 for data from before there were maps.
+    /// Index of the command that made the node a replica; 0 for a table's first replicas, of which there is
+    /// nothing from before.
     #[n(2)]
     pub since: u64,
 }

@@ -48,7 +48,7 @@ fn node(number: u16, shards: u16) -> Change {
 
 fn placement(tablets: &[&[(u16, u16)]]) -> Placement {
     let tablets: Vec<_> = tablets.iter().map(|replicas| replicas.to_vec()).collect();
-    Placement { table: TABLE.0, log2: tablets.len().trailing_zeros() as u8, tablets, has_data: false }
+    Placement { table: TABLE.0, log2: tablets.len().trailing_zeros() as u8, tablets }
 }
 
 /// Applies changes as one command, at the next index; the refusal, if there was one.
@@ -77,7 +77,7 @@ fn two_nodes() -> ClusterState {
 fn a_map_comes_with_its_table_and_goes_with_it() {
     let mut state = two_nodes();
     let map = &state.maps()[&TABLE];
-    let placed = |node, shard| Placed { node, shard, since: 3 };
+    let placed = |node, shard| Placed { node, shard, since: 0 };
     assert_eq!((map.version(), map.replicas(TabletId(2))), (3, &[placed(1, 1), placed(2, 2)][..]));
     let drop_it = SchemaChange::DropTable { keyspace: "k".into(), name: "t".into(), id: TABLE };
     assert_eq!(change(&mut state, [Change::Schema(drop_it)]), None);
@@ -163,7 +163,7 @@ fn a_node_with_other_shards_has_its_replicas_spread_and_others_keep_theirs() {
         placed.map(|placed| (placed.node, placed.shard, placed.since)).collect()
     };
     let all: Vec<_> = (0..4).map(replicas).collect();
-    let spread = [vec![(1, 0, 3), (2, 0, 3)], vec![(1, 0, 3)], vec![(1, 1, 3), (2, 2, 3)], vec![(1, 1, 3)]];
+    let spread = [vec![(1, 0, 0), (2, 0, 0)], vec![(1, 0, 0)], vec![(1, 1, 0), (2, 2, 0)], vec![(1, 1, 0)]];
     assert_eq!((all, map.version()), (spread.to_vec(), 6));
     // Another address alone moves nothing.
     let before = map.clone();
