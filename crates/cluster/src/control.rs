@@ -233,15 +233,19 @@ impl ControlPlane {
         self.wait_effective(last.min(index), deadline).await
     }
 
-    /// Nodes that take part in the cluster and are not known to be down.
-    pub(crate) fn live_nodes(&self) -> Vec<NodeNumber> {
+    /// Nodes that take part in the cluster.
+    pub(crate) fn nodes_with_a_part(&self) -> Vec<NodeNumber> {
+        let takes_part = |state: NodeState| matches!(state, NodeState::Normal | NodeState::Draining);
         let state = self.group.state();
+        state.nodes().values().filter(|node| takes_part(node.state)).map(|node| node.number).collect()
+    }
+
+    /// Nodes that take part in the cluster and are up.
+    pub(crate) fn live_nodes(&self) -> Vec<NodeNumber> {
         let liveness = reactor::local::<Liveness>();
         let own = self.group.number();
         let is_up = |node| node == own || liveness.as_ref().is_some_and(|liveness| liveness.is_up(node));
-        let takes_part = |state: NodeState| matches!(state, NodeState::Normal | NodeState::Draining);
-        let live = state.nodes().values().filter(|node| takes_part(node.state) && is_up(node.number));
-        live.map(|node| node.number).collect()
+        self.nodes_with_a_part().into_iter().filter(|node| is_up(*node)).collect()
     }
 
     /// Whether a node has been down for so long that another should vote in its place.

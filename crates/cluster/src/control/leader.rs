@@ -28,6 +28,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 const LEADER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a node that asks waits for others to have applied what it asked for.
 const OTHERS_WITHIN: Duration = Duration::from_secs(1);
+/// The same, for one that is not known to be up.
+const UNKNOWN_WITHIN: Duration = Duration::from_millis(200);
 /// How long a change of members is waited for where one is under way.
 const MEMBERS_WITHIN: Duration = Duration::from_secs(10);
 /// How often the leader looks whether the voters are the right ones, besides at each change.
@@ -185,11 +187,13 @@ async fn answer_here(control: &ControlPlane, ask: &Ask) -> Result<Answered, Atte
 async fn tell_others(control: &ControlPlane, index: u64) {
     let Some(membership) = control.membership() else { return };
     let own = control.group().number();
-    let deadline = Deadline::after(OTHERS_WITHIN);
-    let others: Vec<_> = control.live_nodes().into_iter().filter(|node| *node != own).collect();
+    let up = control.live_nodes();
+    let others = control.nodes_with_a_part().into_iter().filter(|node| *node != own);
     let asking: Vec<_> = others
-        .into_iter()
         .map(|node| {
+            // One that is not known to be up may have come a moment ago.
+            let within = if up.contains(&node) { OTHERS_WITHIN } else { UNKNOWN_WITHIN };
+            let deadline = Deadline::after(within);
             let membership = Rc::clone(&membership);
             reactor::spawn(Group::CONTROL, async move {
                 call(&membership, node, &Ask::Applied(index), deadline).await.is_ok()

@@ -281,7 +281,15 @@ fn a_killed_node_starts_on_a_disk_without_any_space() {
 /// carries it out: it removes the files it names, and leaves out entries of the log before it.
 #[test]
 fn a_truncation_that_failed_happens_whole_or_not_at_all() {
-    let mut world = World::new(16);
+    // Whether the record of it is in the log after the crash is left to chance.
+    let left: Vec<usize> = (0..20).map(rows_after_a_truncation_that_failed).collect();
+    assert!(left.iter().all(|rows| matches!(rows, 0 | 3)), "{left:?}");
+    assert!(left.contains(&0), "the truncation is never in the log");
+}
+
+/// How many rows of three are there after the start.
+fn rows_after_a_truncation_that_failed(seed: u64) -> usize {
+    let mut world = World::new(seed);
     let faults = |sync_error| DiskFaults { sync_error, lose_unsynced: false, ..DiskFaults::default() };
     let (step, left) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
     let seen = (Rc::clone(&step), Rc::clone(&left));
@@ -323,5 +331,5 @@ fn a_truncation_that_failed_happens_whole_or_not_at_all() {
     world.restart(node);
     world.run().expect("an end");
     assert_eq!(world.outcome(node), Some(Ok(())));
-    assert_eq!(left.get(), Some(0), "the truncation is in the log");
+    left.get().expect("a read after the restart")
 }

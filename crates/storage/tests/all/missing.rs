@@ -197,7 +197,7 @@ fn a_schema_that_lost_an_acknowledged_change_stops_the_start() {
     let (directory, kept) = with_an_older_schema();
     let schema = directory.path().join("schema");
     let error = start(die(directory.path())).expect_err("a schema without the table").to_string();
-    assert!(error.contains("the schema changes from 4 to 5"), "{error}");
+    assert!(error.contains("the schema changes from 5 to 6"), "{error}");
     refused(directory.path(), &schema.join("group0"));
     replace_all(kept.path(), &schema);
     assert_eq!(start(die(directory.path())).unwrap(), ROWS);
