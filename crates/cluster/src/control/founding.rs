@@ -1,4 +1,4 @@
-//! What this node tells group 0 of itself before its storage opens: that it exists, its shards and addresses,
+//! Tells group 0 of this node before its storage opens: that it exists, its shards and addresses,
 //! and the replicas of tables from before there were maps.
 //!
 //! One command at most, and none at a start at which nothing is new. Without room for it on the disk the

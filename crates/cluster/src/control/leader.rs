@@ -1,4 +1,4 @@
-//! What the leader of group 0 does for the cluster: takes nodes in, plans for those who ask, chooses voters.
+//! The leader's work for the cluster: it takes nodes in, plans for those who ask, and chooses voters.
 //!
 //! Any node asks with [`ask`]; it is this node's own leader part, or another's over the network. Asking again
 //! after a lost answer is safe: an [`Ask`] that changes something carries the id of its command. Invariant:

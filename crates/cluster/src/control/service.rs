@@ -103,7 +103,7 @@ pub(crate) async fn start_network(
     Ok(network)
 }
 
-/// What this node says of itself in answers to pings.
+/// This node's word about itself in answers to pings.
 fn own_state() -> liveness::OwnFacts {
     let control = ControlPlane::here();
     liveness::OwnFacts {
@@ -163,7 +163,7 @@ impl Membership {
         membership
     }
 
-    /// What this node says of itself.
+    /// This node's word about itself.
     pub(crate) fn facts(&self) -> &OwnFacts {
         &self.facts
     }
