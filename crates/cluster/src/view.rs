@@ -142,6 +142,22 @@ impl View {
         reactor::timeout(deadline, self.changed.wait_until(is_later)).await.is_ok()
     }
 
+    /// Waits until a table has a routing of `version` or a later one; returns whether that came before the
+    /// deadline. A replica waits so for what the coordinator of a request knows already.
+    pub async fn wait_for_version(&self, table: TableId, version: u64, deadline: Deadline) -> bool {
+        let is_there = || {
+            let routings = self.routings.borrow();
+            version == 0 || routings.known.get(&table).is_some_and(|known| known.version() >= version)
+        };
+        reactor::timeout(deadline, self.changed.wait_until(is_there)).await.is_ok()
+    }
+
+    /// Takes in nodes and the map of a table on which nobody agreed: for tests of the layers above.
+    #[doc(hidden)]
+    pub fn pretend(&self, nodes: Nodes, table: TableId, map: MapParts) {
+        self.learn(&News { own: None, nodes: Some(nodes), maps: vec![(table, map)], gone: Vec::new() });
+    }
+
     /// Takes in what is new.
     pub(crate) fn learn(&self, news: &News) {
         if let Some(own) = news.own {

@@ -6,6 +6,8 @@
 //! [`TabletMap::shard_of`] names. Invariant: every tablet has a replica, and the replicas of a tablet are on
 //! different nodes.
 
+use std::ops::Range;
+
 use model::Token;
 use model::tablet::{NodeNumber, Replica, TabletId, TabletMap};
 
@@ -18,43 +20,47 @@ pub struct Routing {
     tablets: TabletMap,
     /// The replicas of all tablets, tablet after tablet.
     replicas: Box<[Replica]>,
+    /// Since which command each of them is one.
+    since: Box<[u64]>,
     /// For each tablet, the place of its first replica in `replicas`; then the number of all.
     begins: Box<[u32]>,
 }
 
-/// Neighbouring tablets that are read in one go, because one replica has them all.
+/// Neighbouring tablets that are read in one go, because the same replicas have had them all since the same
+/// commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// The replica.
-    pub replica: Replica,
+    /// The first of the tablets.
+    pub tablet: TabletId,
     /// First and last token, both inclusive.
     pub tokens: (Token, Token),
 }
 
 impl Routing {
     /// The routing of a table of which each tablet has the given replicas, by tablet.
-    fn new(version: u64, tablets: TabletMap, of_each: impl Iterator<Item = Vec<Replica>>) -> Self {
-        let (mut replicas, mut begins) = (Vec::new(), vec![0]);
+    fn new(version: u64, tablets: TabletMap, of_each: impl Iterator<Item = Vec<(Replica, u64)>>) -> Self {
+        let (mut replicas, mut since, mut begins) = (Vec::new(), Vec::new(), vec![0]);
         for of_one in of_each {
             assert!(!of_one.is_empty(), "tablet {} has a replica", begins.len() - 1);
-            replicas.extend(of_one);
+            replicas.extend(of_one.iter().map(|(replica, _)| *replica));
+            since.extend(of_one.iter().map(|(_, since)| *since));
             begins.push(replicas.len() as u32);
         }
         assert_eq!(begins.len(), tablets.count() as usize + 1, "each tablet has an entry");
-        Self { version, tablets, replicas: replicas.into(), begins: begins.into() }
+        Self { version, tablets, replicas: replicas.into(), since: since.into(), begins: begins.into() }
     }
 
     /// The routing of a table that `node`, which has `shards` shards, keeps for itself.
     pub(crate) fn alone(tablets: TabletMap, node: NodeNumber, shards: usize) -> Self {
         let replica = |tablet| Replica { node, shard: tablets.shard_of(tablet, shards) as u16 };
-        Self::new(0, tablets, tablets.tablets().map(|tablet| vec![replica(tablet)]))
+        Self::new(0, tablets, tablets.tablets().map(|tablet| vec![(replica(tablet), 0)]))
     }
 
     /// The routing by an agreed map, on `node` with `shards` shards at this start. Where the map says a shard
     /// that this start has not, a remaining one stands in until the map is changed.
     pub(crate) fn of_map(map: &MapParts, node: NodeNumber, shards: usize) -> Self {
-        let replicas = |placed: &Vec<Placed>| -> Vec<Replica> {
-            placed.iter().map(|placed| placed.replica_at(node, shards)).collect()
+        let replicas = |placed: &Vec<Placed>| -> Vec<(Replica, u64)> {
+            placed.iter().map(|placed| (placed.replica_at(node, shards), placed.since)).collect()
         };
         Self::new(map.version, TabletMap::new(map.log2), map.tablets.iter().map(replicas))
     }
@@ -73,14 +79,30 @@ impl Routing {
     /// The replicas of a tablet; there is at least one.
     #[inline]
     pub fn replicas(&self, tablet: TabletId) -> &[Replica] {
+        &self.replicas[self.places(tablet)]
+    }
+
+    /// For each of [`Routing::replicas`], the command that made it one; 0 for data from before there were
+    /// maps.
+    pub fn since(&self, tablet: TabletId) -> &[u64] {
+        &self.since[self.places(tablet)]
+    }
+
+    #[inline]
+    fn places(&self, tablet: TabletId) -> Range<usize> {
         let at = tablet.0 as usize;
-        &self.replicas[self.begins[at] as usize..self.begins[at + 1] as usize]
+        self.begins[at] as usize..self.begins[at + 1] as usize
     }
 
     /// The replica that requests for a token go to.
     #[inline]
     pub fn replica_of(&self, token: Token) -> Replica {
         self.replicas[self.begins[self.tablets.tablet_of(token).0 as usize] as usize]
+    }
+
+    /// Whether two tablets have the same replicas since the same commands.
+    fn are_alike(&self, a: TabletId, b: TabletId) -> bool {
+        self.replicas(a) == self.replicas(b) && self.since(a) == self.since(b)
     }
 
     /// The tablets that a range of tokens touches, in token order, as few runs as possible. There is none if
@@ -93,13 +115,12 @@ impl Routing {
                 return None;
             }
             let first = TabletId(next);
-            let replica = self.replicas(first)[0];
-            while next < last && self.replicas(TabletId(next + 1))[0] == replica {
+            while next < last && self.are_alike(first, TabletId(next + 1)) {
                 next += 1;
             }
             let tokens = (self.tablets.range(first).0, self.tablets.range(TabletId(next)).1);
             next += 1;
-            Some(Run { replica, tokens })
+            Some(Run { tablet: first, tokens })
         })
     }
 }
@@ -114,7 +135,7 @@ mod tests {
     fn of_shards(shards: &[u16]) -> Routing {
         let tablets = TabletMap::for_shards(shards.len());
         assert_eq!(tablets.count() as usize, shards.len());
-        let replica = |shard: &u16| vec![Replica { node: FIRST_NODE, shard: *shard }];
+        let replica = |shard: &u16| vec![(Replica { node: FIRST_NODE, shard: *shard }, 7)];
         Routing::new(7, tablets, shards.iter().map(replica))
     }
 
@@ -122,7 +143,7 @@ mod tests {
     fn runs(routing: &Routing, first: u32, last: u32) -> Vec<(u16, Token, Token)> {
         let of = |tablet| routing.tablets.range(TabletId(tablet));
         let runs = routing.runs(of(first).1, of(last).0);
-        runs.map(|run| (run.replica.shard, run.tokens.0, run.tokens.1)).collect()
+        runs.map(|run| (routing.replicas(run.tablet)[0].shard, run.tokens.0, run.tokens.1)).collect()
     }
 
     #[test]
@@ -148,7 +169,18 @@ mod tests {
         let replica = |node, shard| Replica { node, shard };
         assert_eq!(routing.replicas(TabletId(0)), [replica(1, 1), replica(2, 5)]);
         assert_eq!(routing.replicas(TabletId(1)), [replica(1, 1), replica(2, 0)]);
-        assert_eq!(routing.version(), 9);
+        assert_eq!((routing.version(), routing.since(TabletId(0))), (9, &[3, 3][..]));
+    }
+
+    #[test]
+    fn a_run_has_one_set_of_replicas_since_the_same_commands() {
+        let placed = |node, since| Placed { node, shard: 0, since };
+        let (pair, other) = (vec![placed(1, 3), placed(2, 3)], vec![placed(1, 3), placed(3, 3)]);
+        let later = vec![placed(1, 3), placed(2, 8)];
+        let tablets = vec![pair.clone(), pair, other, later];
+        let routing = Routing::of_map(&MapParts { version: 9, log2: 2, tablets }, 1, 1);
+        let found: Vec<u32> = routing.runs(Token::MINIMUM, Token::MAXIMUM).map(|run| run.tablet.0).collect();
+        assert_eq!(found, [0, 2, 3]);
     }
 
     #[test]
