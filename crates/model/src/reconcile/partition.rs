@@ -9,10 +9,10 @@
 use std::cmp::Ordering;
 
 use super::{Purge, compact_row, compare_cells, deletion, merge_rows};
-use crate::clustering::{ClusteringOrder, OwnedPosition, compare_clusterings};
+use crate::clustering::{ClusteringOrder, OwnedPosition, Position, compare_clusterings};
 use crate::deletion::{DeletionTime, Liveness};
 use crate::mutation::{MutationBuilder, MutationView};
-use crate::row::{CellView, RowBuilder, RowView};
+use crate::row::{CellKind, CellView, RowBuilder, RowView};
 use crate::schema::{Table, TableId};
 use crate::token::Token;
 use crate::tombstones::{RangeTombstone, RangeTombstones};
@@ -88,7 +88,7 @@ impl PartitionContents {
     }
 
     /// Rows with their clusterings, in clustering order.
-    pub fn rows(&self) -> impl Iterator<Item = (&[u8], RowView<'_>)> {
+    pub fn rows(&self) -> impl DoubleEndedIterator<Item = (&[u8], RowView<'_>)> {
         self.rows.iter().map(|row| (row.clustering.as_slice(), RowView::trusted(&row.bytes)))
     }
 
@@ -106,6 +106,85 @@ impl PartitionContents {
         }
         rows.finish();
     }
+}
+
+impl PartitionContents {
+    /// Forgets all behind `end` in reading order; `end` is a bound, never a row. Answers of replicas that
+    /// ended at several places are comparable up to the first of these.
+    pub fn cut(&mut self, end: Position<'_>, reversed: bool, orders: &[ClusteringOrder]) {
+        assert!(end.weight != 0, "contents are cut between rows, not at {end:?}");
+        let behind = if reversed { Ordering::Less } else { Ordering::Greater };
+        let lies_behind = |at: &OwnedPosition| at.as_ref().compare(end, orders) == behind;
+        self.rows.retain(|row| Position::row(&row.clustering).compare(end, orders) != behind);
+        self.ranges.retain_mut(|range| {
+            let (near, far) = match reversed {
+                false => (&range.start, &mut range.end),
+                true => (&range.end, &mut range.start),
+            };
+            let is_left = !lies_behind(near) && near.as_ref().compare(end, orders).is_ne();
+            if is_left && lies_behind(far) {
+                *far = end.to_owned();
+            }
+            is_left
+        });
+    }
+
+    /// The contents without what a purge would forget: tombstones past their grace period, and data that
+    /// expired so long ago. What stays keeps its form: data that expired does not become a tombstone.
+    #[must_use]
+    pub fn without_purgeable(&self, purge: &Purge) -> Self {
+        let range_stays = |range: &&RangeTombstone| !purge.deletion(range.deletion).is_live();
+        let row = |row: &Row| {
+            let bytes = row_without_purgeable(&row.bytes, purge);
+            (!bytes.is_empty()).then(|| Row { clustering: row.clustering.clone(), bytes })
+        };
+        Self {
+            deletion: purge.deletion(self.deletion),
+            static_row: row_without_purgeable(&self.static_row, purge),
+            ranges: self.ranges.iter().filter(range_stays).cloned().collect(),
+            rows: self.rows.iter().filter_map(row).collect(),
+        }
+    }
+}
+
+/// See [`PartitionContents::without_purgeable`]; empty if nothing stays.
+fn row_without_purgeable(bytes: &[u8], purge: &Purge) -> Vec<u8> {
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let row = RowView::trusted(bytes);
+    if row.is_plain() {
+        return bytes.to_vec();
+    }
+    let expired_may_go = |timestamp, ttl: u32, expires_at: u32| {
+        expires_at <= purge.now && purge.may_go(timestamp, expires_at.saturating_sub(ttl))
+    };
+    let mut marker = row.liveness();
+    if marker.ttl != 0 && expired_may_go(marker.timestamp, marker.ttl, marker.expires_at) {
+        marker = Liveness::NONE;
+    }
+    let deletion = purge.deletion(row.deletion());
+    let mut out = Vec::new();
+    let mut builder = RowBuilder::new(&mut out, marker, deletion);
+    let mut any = false;
+    for cell in row.cells() {
+        let goes = match cell.kind {
+            CellKind::Expiring { ttl, expires_at, .. } => expired_may_go(cell.timestamp, ttl, expires_at),
+            CellKind::Tombstone { local_time } | CellKind::CollectionDeletion { local_time } => {
+                purge.may_go(cell.timestamp, local_time)
+            }
+            CellKind::Live(_) | CellKind::Counter(_) => false,
+        };
+        if !goes {
+            builder.cell(cell);
+            any = true;
+        }
+    }
+    builder.finish();
+    if !any && marker.is_none() && deletion.is_live() {
+        out.clear();
+    }
+    out
 }
 
 /// The writes that a replica lacks: merging `replica` with them gives `merged`. Empty if the replica has all.

@@ -84,6 +84,45 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn the_two_sides_of_a_cut_are_the_whole(a in mutations(), at in 0u8..5, behind: bool) {
+        let whole = merge(&[&a]);
+        let end = position(at, if behind { 1 } else { -1 });
+        let (table, mut sides) = (table(), [whole.clone(), whole.clone()]);
+        for (side, reversed) in sides.iter_mut().zip([false, true]) {
+            side.cut(end.as_ref(), reversed, table.clustering_orders());
+            let wrong = if reversed { Ordering::Less } else { Ordering::Greater };
+            let order = |position: Position<'_>| position.compare(end.as_ref(), table.clustering_orders());
+            prop_assert!(side.rows().all(|(row, _)| order(Position::row(row)) != wrong));
+            for range in side.ranges() {
+                prop_assert!(order(range.start.as_ref()) != wrong && order(range.end.as_ref()) != wrong);
+            }
+        }
+        prop_assert_eq!(merge(&[&encoded(&sides[0]), &encoded(&sides[1])]), whole);
+    }
+
+    #[test]
+    fn what_may_be_purged_goes_and_all_else_stays_as_it_is(a in mutations(), now in 0u32..5, gc_before in 0u32..4) {
+        let purge = Purge { now, gc_before, timestamp_limit: i64::MAX };
+        let (whole, kept) = (merge(&[&a]), merge(&[&a]).without_purgeable(&purge));
+        let compacted = |contents: &PartitionContents| -> Vec<_> {
+            let rows = contents.rows().map(|(clustering, row)| {
+                let mut out = Vec::new();
+                compact_row(row, DeletionTime::LIVE, &purge, &mut out);
+                (clustering.to_vec(), out)
+            });
+            rows.filter(|(_, row)| !row.is_empty()).collect()
+        };
+        prop_assert_eq!(compacted(&kept), compacted(&whole));
+        prop_assert_eq!(kept.rows().count(), compacted(&whole).len(), "no row stays of which a purge leaves nothing");
+        prop_assert!(kept.ranges().iter().all(|range| range.deletion.local_time >= gc_before));
+        prop_assert!(kept.deletion().is_live() || kept.deletion().local_time >= gc_before);
+        // It is a part of the whole.
+        prop_assert_eq!(merge(&[&a, &encoded(&kept)]), whole);
+    }
+}
+
 #[test]
 fn only_the_part_of_a_range_that_a_replica_lacks_is_sent() {
     let deletion = DeletionTime { timestamp: 5, local_time: 5 };
