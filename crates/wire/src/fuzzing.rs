@@ -141,7 +141,7 @@ pub fn type_option(data: &[u8]) {
 /// Messages between nodes: the first byte chooses one, or frames.
 pub fn node_messages(data: &[u8]) {
     let Some((&first, message)) = data.split_first() else { return };
-    match first % 14 {
+    match first % 15 {
         0 => node_frames(message),
         1 => {
             if let Ok(hello) = Hello::decode(message) {
@@ -167,8 +167,27 @@ pub fn node_messages(data: &[u8]) {
                 assert_eq!(read.slices.iter().count(), read.slices.len());
             }
         }
+        14 => node_answer(message),
         other => control_message(other, message),
     }
+}
+
+/// An answer of a replica, and again what is written of it.
+fn node_answer(message: &[u8]) {
+    if let Ok(digest) = node::answer::decode_digest(message) {
+        let mut out = Vec::new();
+        node::answer::encode_digest(digest, &mut out);
+        assert_eq!(out, message);
+    }
+    let Ok(answer) = node::answer::Answer::decode(message) else { return };
+    let mut out = Vec::new();
+    let mut builder = node::answer::AnswerBuilder::new(&mut out);
+    for partition in &answer.partitions {
+        let bytes = partition.mutation.as_bytes();
+        builder.partition(partition.until, |out| out.extend_from_slice(bytes));
+    }
+    builder.finish(answer.end, answer.digest);
+    assert_eq!(out, message);
 }
 
 fn node_frames(mut rest: &[u8]) {

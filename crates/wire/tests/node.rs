@@ -10,6 +10,7 @@ use model::{TableId, Token};
 use proptest::prelude::*;
 use wire::Compressor;
 use wire::node::NodeError;
+use wire::node::answer::{self, Answer, AnswerBuilder, End};
 use wire::node::frame::{
     COMPRESSED_BODY_BYTES_MIN, Frame, FrameFlags, FrameHeader, HEADER_BYTES, Verb, WorkGroup, append_frame,
 };
@@ -166,7 +167,7 @@ proptest! {
     #[test]
     fn reads_come_back(
         table: [u8; 16],
-        numbers: (u64, u64, u32),
+        numbers: (u64, u64, u32, u32, u8),
         options: (bool, bool, bool),
         limits in prop::collection::vec(prop::option::of(0..u64::MAX), 2),
         keys in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 1..5)), 2),
@@ -201,6 +202,8 @@ proptest! {
             version: numbers.0,
             since: numbers.1,
             now: numbers.2,
+            gc_before: numbers.3,
+            digest: numbers.4,
             reversed: options.0,
             bypass_cache: options.1,
             counted: options.2,
@@ -308,4 +311,76 @@ fn nodes_speak_the_highest_version_that_both_know() {
         let (one, other) = (of(one.0, one.1), of(other.0, other.1));
         assert_eq!([one.common_version(&other), other.common_version(&one)], [common; 2]);
     }
+}
+
+/// Partitions as they follow each other in an answer.
+fn in_token_order(mut keys: Vec<Vec<u8>>) -> Vec<DecoratedKey> {
+    keys.sort();
+    keys.dedup();
+    let mut keys: Vec<_> = keys.into_iter().map(DecoratedKey::new).collect();
+    keys.sort_by(|a, b| (a.token, &a.key).cmp(&(b.token, &b.key)));
+    keys
+}
+
+proptest! {
+    #[test]
+    fn answers_come_back(
+        keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..4), 0..5),
+        cut in prop::option::of(any::<[u8; 2]>()),
+        end in 0..3u8,
+        digest: Option<u128>,
+    ) {
+        let keys = in_token_order(keys);
+        let mut prefix = Vec::new();
+        clustering::append_component(&mut prefix, cut.as_ref().map(|value| &value[..]));
+        let until = cut.map(|_| Position::before(&prefix));
+        let end = keys.last().filter(|_| end > 0).map(|last| End {
+            token: last.token,
+            key: &last.key,
+            position: if end == 1 { until } else { None },
+        });
+        let mutations: Vec<Vec<u8>> = keys.iter().map(|key| deletion(7, &key.key, 5)).collect();
+        let mut message = Vec::new();
+        let mut builder = AnswerBuilder::new(&mut message);
+        for mutation in &mutations {
+            builder.partition(until, |out| out.extend_from_slice(mutation));
+        }
+        builder.finish(end, digest);
+        let answer = Answer::decode(&message).expect("an answer");
+        prop_assert_eq!((answer.end, answer.digest), (end, digest));
+        let decoded: Vec<_> = answer.partitions.iter().map(|p| (p.until, p.mutation.as_bytes())).collect();
+        let expected: Vec<_> = mutations.iter().map(|mutation| (until, mutation.as_slice())).collect();
+        prop_assert_eq!(decoded, expected);
+        for at in 0..message.len() {
+            prop_assert!(Answer::decode(&message[..at]).is_err(), "cut at {}", at);
+        }
+    }
+}
+
+#[test]
+fn an_answer_out_of_order_is_refused() {
+    let keys = in_token_order(vec![b"a".to_vec(), b"b".to_vec()]);
+    let refused = |order: &[usize], end: Option<usize>, reason: &str| {
+        let mut message = Vec::new();
+        let mut builder = AnswerBuilder::new(&mut message);
+        for at in order {
+            builder.partition(None, |out| out.extend_from_slice(&deletion(7, &keys[*at].key, 5)));
+        }
+        builder.finish(end.map(|at| End { token: keys[at].token, key: &keys[at].key, position: None }), None);
+        let error = Answer::decode(&message).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    };
+    refused(&[1, 0], None, "behind a later one");
+    refused(&[0, 0], None, "behind a later one");
+    refused(&[0, 1], Some(0), "before a partition");
+    let mut message = Vec::new();
+    let mut builder = AnswerBuilder::new(&mut message);
+    let lie = End { token: Token(1), key: b"a", position: None };
+    builder.partition(None, |out| out.extend_from_slice(&deletion(7, b"a", 5)));
+    builder.finish(Some(lie), None);
+    assert!(Answer::decode(&message).unwrap_err().to_string().contains("its key's is"));
+    let mut digest = Vec::new();
+    answer::encode_digest(5, &mut digest);
+    assert_eq!(answer::decode_digest(&digest), Ok(5));
+    assert!(answer::decode_digest(&digest[1..]).is_err());
 }

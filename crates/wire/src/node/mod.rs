@@ -1,4 +1,4 @@
-//! Bytes between nodes of a cluster: frames, the first message of a connection, writes and reads.
+//! Bytes between nodes of a cluster: frames, the first message of a connection, writes, reads and answers.
 //!
 //! Numbers are little endian. [`frame`] is the outer form; the bodies of frequent messages are laid out flat
 //! and borrowed from the receive buffer; those of [`hello`], [`control`] and [`fault`] are CBOR with numbered
@@ -6,6 +6,7 @@
 //! Invariant: what a peer sends is parsed and never trusted; no function panics or takes memory out of
 //! proportion to its input.
 
+pub mod answer;
 mod cbor;
 pub mod control;
 pub mod fault;

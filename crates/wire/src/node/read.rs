@@ -1,8 +1,9 @@
 //! Reads on their way to a replica.
 //!
 //! ```text
-//! read       := table[16] version:u64 since:u64 now:u32 options:u8 rows:u64 rows_per_partition:u64
-//!               partitions count:u32 slice[count]
+//! read       := table[16] version:u64 since:u64 now:u32 gc_before:u32 digest:u8 options:u8 rows:u64
+//!               rows_per_partition:u64 partitions count:u32 slice[count]
+//! digest     := version of the digest that is asked for, 0 for contents
 //! options    := 1 reversed | 2 past the row cache | 4 counts against the limit of its partition
 //! rows, rows_per_partition: 2^64 - 1 for no limit
 //! partitions := 0 key:sized                                     one partition
@@ -125,6 +126,11 @@ pub struct Read<'a> {
     pub since: u64,
     /// The present time, seconds since 1970: what expired at or before it is not visible.
     pub now: u32,
+    /// Tombstones with a local time before this are past their grace period, by the coordinator's clock: a
+    /// digest and the length of an answer do not depend on them.
+    pub gc_before: u32,
+    /// The version of the digest that is asked for; 0 in a request for contents.
+    pub digest: u8,
     /// Whether rows come from the last to the first.
     pub reversed: bool,
     /// Whether the row cache is passed by.
@@ -148,6 +154,8 @@ impl<'a> Read<'a> {
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.since.to_le_bytes());
         out.extend_from_slice(&self.now.to_le_bytes());
+        out.extend_from_slice(&self.gc_before.to_le_bytes());
+        out.push(self.digest);
         let option = |holds: bool, bit: u8| if holds { bit } else { 0 };
         out.push(
             option(self.reversed, REVERSED)
@@ -187,6 +195,8 @@ impl<'a> Read<'a> {
         let version = reader.u64("a routing's version")?;
         let since = reader.u64("the age of a replica")?;
         let now = reader.u32("the time of a read")?;
+        let gc_before = reader.u32("the time of purging")?;
+        let digest = reader.u8("the version of a digest")?;
         let options = options(&mut reader, "the options of a read", REVERSED | BYPASS_CACHE | COUNTED)?;
         let rows = reader.u64("the limit of rows")?;
         let rows_per_partition = reader.u64("the limit of rows of a partition")?;
@@ -196,6 +206,8 @@ impl<'a> Read<'a> {
             version,
             since,
             now,
+            gc_before,
+            digest,
             reversed: options & REVERSED != 0,
             bypass_cache: options & BYPASS_CACHE != 0,
             counted: options & COUNTED != 0,
