@@ -62,7 +62,7 @@ pub use open::EarlierSchema;
 pub use partition_guard::{PartitionGuards, PartitionLimit};
 pub use read::{
     Dead, Flow, FromMemory, PartitionBound, PartitionRange, Place, RawConsumer, ReadCommand, RowConsumer,
-    Slices, Unread, fragments_table,
+    Shown, Slices, Unread, VisibleScratch, fragments_table,
 };
 pub use report::{SizeEstimate, TableReport};
 pub use sampling::{SAMPLING_CAPACITY_MAX, SampledLoad, SampledPartition, TopPartitions};

@@ -90,9 +90,19 @@ impl Graves {
 
     /// Reports a partition that ended with nothing visible.
     pub(crate) fn partition(&self, key: (Token, &[u8]), consumer: &mut dyn RowConsumer) -> Flow {
+        self.pass();
+        self.say(key, None, consumer)
+    }
+
+    /// Counts a partition that ended with nothing visible.
+    pub(super) fn pass(&self) {
         let mut found = self.found.get();
         found.passed += 1;
         self.found.set(found);
-        self.say(key, None, consumer)
+    }
+
+    /// Takes the counts.
+    pub(super) fn take(&self) -> Dead {
+        self.found.take()
     }
 }

@@ -4,7 +4,7 @@
 //! partition, `scan` many. `cached` reads one partition from the row cache before the files; `source` and
 //! `merge` combine versions and files; `skip` decides which files need not be opened. `visible` decides which
 //! parts of a row are visible, `dead` counts the others, and `permit` limits reads from disk and scans.
-//! `raw` hands over deletions and dead data too, for other replicas.
+//! `raw` hands over deletions and dead data too, for other replicas; `shown` has what clients see of it.
 //! `files_with` finds the files that have a partition.
 
 mod both;
@@ -19,6 +19,7 @@ mod partition;
 pub(crate) mod permit;
 mod raw;
 mod scan;
+mod shown;
 mod skip;
 pub(crate) mod source;
 pub(crate) mod visible;
@@ -27,6 +28,8 @@ pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand
 pub use fragments::fragments_table;
 pub use from_memory::{FromMemory, Unread};
 pub use raw::RawConsumer;
+pub use shown::Shown;
+pub use visible::VisibleScratch;
 
 use std::rc::Rc;
 

@@ -9,7 +9,7 @@ use super::dead::Graves;
 
 /// Buffers for rows of which only a part is visible.
 #[derive(Debug, Default)]
-pub(crate) struct VisibleScratch {
+pub struct VisibleScratch {
     compacted: Vec<u8>,
     kept: Vec<u8>,
     /// For a row that is merged from two.
