@@ -11,11 +11,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use model::Table;
+use model::mutation::MutationView;
 use reactor::{Deadline, Group};
 use storage::LoggedBatch;
 
 use crate::consistency::Consistency;
-use crate::error::{ReplicaFailure, ReplicationError};
+use crate::error::{NotYet, ReplicaFailure, ReplicationError};
 use crate::replicator::Replicator;
 
 /// Batches that are tried again at once; beyond it they are left to their clients.
@@ -50,9 +51,10 @@ impl Replicator {
     /// Writes a batch under `id`, a time UUID that no other batch has.
     ///
     /// # Errors
-    /// Before anything is written: [`BatchFailure::Write`] if a write is too large or too few replicas are
-    /// alive. [`BatchFailure::Log`] if the batch did not happen. Later [`BatchFailure::Write`] if the batch
-    /// will happen, but has not in time.
+    /// Before anything is written: [`BatchFailure::Write`] if a write is too large, too few replicas are
+    /// alive, or a partition has other replicas than one of this node ([`ReplicationError::NotYet`]).
+    /// [`BatchFailure::Log`] if the batch did not happen. Later [`BatchFailure::Write`] if the batch will
+    /// happen, but has not in time.
     pub async fn write_batch(
         &self,
         id: [u8; 16],
@@ -61,9 +63,7 @@ impl Replicator {
         deadline: Deadline,
     ) -> Result<(), BatchFailure> {
         for (at, write) in writes.iter().enumerate() {
-            self.check_size(&write.mutation)
-                .and_then(|()| self.required(write.table.keyspace(), consistency))
-                .map_err(|error| BatchFailure::Write { at, error })?;
+            self.check_batched(write, consistency).map_err(|error| BatchFailure::Write { at, error })?;
         }
         let mutations = writes.iter().map(|write| write.mutation.as_slice());
         let logged = self.storage().log_batch(id, mutations, deadline).await;
@@ -80,6 +80,16 @@ impl Replicator {
             self.storage().finish_batch(logged).await;
         }
         Ok(())
+    }
+
+    /// Refuses a write that would fail before it is sent, or whose partition has replicas that the batch log
+    /// does not reach yet.
+    fn check_batched(&self, write: &BatchWrite, consistency: Consistency) -> Result<(), ReplicationError> {
+        self.check_size(&write.mutation)?;
+        let view = MutationView::trusted(&write.mutation);
+        let token = view.map_err(|error| ReplicaFailure::from(error).here(1))?.token;
+        self.only_shard_of(&write.table, token, NotYet::LoggedBatches)?;
+        self.require(&write.table, token, consistency).map(|_| ())
     }
 
     /// Retries the remaining writes of a batch until each is written or its table is gone.

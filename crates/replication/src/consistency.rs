@@ -1,11 +1,12 @@
 //! Consistency levels: how many replicas must answer.
 //!
-//! Numbers are those of Cassandra 5's `ConsistencyLevel.blockFor`. They come from the keyspace's replication
-//! factors, not from the number of nodes. So a single node with a factor of three does not promise a quorum
-//! that it cannot reach.
+//! Numbers are those of Cassandra 5's `ConsistencyLevel.blockFor` and of the `UnavailableException` of its
+//! `ReplicaPlans`. They come from the keyspace's replication factors, not from the number of nodes. So a
+//! single node with a factor of three does not promise a quorum that it cannot reach. A hint is not stored
+//! yet, so that ANY needs a replica that lives.
 
 use crate::error::ReplicationError;
-use crate::replica_counts::ReplicaCounts;
+use crate::replica_counts::{Alive, ReplicaCounts};
 
 /// How many replicas must answer before the client gets the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,35 +38,76 @@ pub enum Consistency {
 }
 
 impl Consistency {
-    /// Replicas that must answer, and those alive that count; `alive` is in the coordinator's data center.
+    /// How many replicas must answer (Cassandra's `blockFor`).
     #[inline]
-    fn required_and_alive(self, counts: &ReplicaCounts) -> (u32, u32) {
-        let quorum = |factor: u32| factor / 2 + 1;
-        let (total, local, alive) = (counts.total(), counts.local(), counts.alive());
+    pub fn required(self, counts: &ReplicaCounts) -> u32 {
         match self {
-            Self::Any | Self::One | Self::LocalOne | Self::NodeLocal => (1, alive),
-            Self::Two => (2, alive),
-            Self::Three => (3, alive),
-            Self::Quorum | Self::Serial => (quorum(total), alive),
-            Self::All => (total.max(1), alive),
-            Self::LocalQuorum | Self::LocalSerial => (quorum(local), alive),
-            Self::EachQuorum => counts
-                .each_data_center()
-                .map(|(factor, alive)| (quorum(factor), alive))
-                .find(|(required, alive)| alive < required)
-                .unwrap_or((quorum(local), alive)),
+            Self::Any | Self::One | Self::LocalOne | Self::NodeLocal => 1,
+            Self::Two => 2,
+            Self::Three => 3,
+            Self::Quorum | Self::Serial => quorum(counts.total()),
+            Self::All => counts.total().max(1),
+            Self::LocalQuorum | Self::LocalSerial => quorum(counts.local()),
+            Self::EachQuorum if counts.is_simple() => quorum(counts.total()),
+            Self::EachQuorum => counts.each_data_center().map(|(_, factor)| quorum(factor)).sum(),
         }
     }
 
-    /// The number of answers to wait for.
+    /// Which answers count towards it.
+    #[inline]
+    pub(crate) fn scope(self, counts: &ReplicaCounts) -> Scope {
+        match self {
+            Self::LocalOne | Self::LocalQuorum | Self::LocalSerial => Scope::Local,
+            Self::EachQuorum if !counts.is_simple() => Scope::Each,
+            Self::NodeLocal => Scope::Node,
+            _ => Scope::All,
+        }
+    }
+
+    /// The number of answers to wait for, where so many replicas are alive.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] where fewer replicas are alive.
+    /// [`ReplicationError::Unavailable`] where fewer are alive, with the numbers that Cassandra reports:
+    /// those of the data center that lacks some for [`Consistency::EachQuorum`].
     #[inline]
-    pub fn check_available(self, counts: &ReplicaCounts) -> Result<u32, ReplicationError> {
-        let (required, alive) = self.required_and_alive(counts);
+    pub fn check_available(self, counts: &ReplicaCounts, alive: &Alive) -> Result<u32, ReplicationError> {
+        let required = self.required(counts);
+        let alive = match self.scope(counts) {
+            Scope::All | Scope::Node => alive.all,
+            Scope::Local => alive.local,
+            Scope::Each => return check_each(required, counts, alive),
+        };
         if alive < required { Err(ReplicationError::Unavailable { required, alive }) } else { Ok(required) }
     }
+}
+
+/// A majority of so many.
+#[inline]
+pub(crate) fn quorum(factor: u32) -> u32 {
+    factor / 2 + 1
+}
+
+fn check_each(required: u32, counts: &ReplicaCounts, alive: &Alive) -> Result<u32, ReplicationError> {
+    for ((_, factor), alive) in counts.each_data_center().zip(&alive.each) {
+        let (required, alive) = (quorum(factor), *alive);
+        if alive < required {
+            return Err(ReplicationError::Unavailable { required, alive });
+        }
+    }
+    Ok(required)
+}
+
+/// Which replicas' answers a level counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of all.
+    All,
+    /// Those of the coordinator's data center.
+    Local,
+    /// So many of each data center.
+    Each,
+    /// The coordinator's own.
+    Node,
 }
 
 #[cfg(test)]
@@ -76,7 +118,8 @@ mod tests {
     fn check(options: &[(&str, &str)], level: Consistency, expected: Result<u32, (u32, u32)>) {
         let options: BTreeMap<String, String> =
             options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let found = level.check_available(&ReplicaCounts::new(&options, "datacenter1"));
+        let counts = ReplicaCounts::new(&options, "datacenter1");
+        let found = level.check_available(&counts, counts.alone());
         let found = found.map_err(|error| match error {
             ReplicationError::Unavailable { required, alive } => (required, alive),
             other => panic!("{other}"),

@@ -16,7 +16,7 @@ use reactor::{Deadline, Group};
 use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
 
 use crate::consistency::Consistency;
-use crate::error::{ReplicaFailure, ReplicationError};
+use crate::error::{NotYet, ReplicaFailure, ReplicationError};
 use crate::lwt::{Current, Taker};
 use crate::replicator::{Replicator, here};
 
@@ -26,7 +26,8 @@ impl Replicator {
     /// `node` is this node's identity in counter contexts, which never changes.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] if the
+    /// [`ReplicationError::Unavailable`] and [`ReplicationError::NotYet`], where the partition has other
+    /// replicas than one of this node, before anything is done; [`ReplicationError::TimedOut`] if the
     /// counters may or may not have changed: a retry may count twice.
     pub async fn count(
         &self,
@@ -36,21 +37,31 @@ impl Replicator {
         consistency: Consistency,
         deadline: Deadline,
     ) -> Result<(), ReplicationError> {
-        let required = self.required(table.keyspace(), consistency)?;
         let view = MutationView::trusted(mutation);
-        let token = view.map_err(|error| ReplicaFailure::from(error).here(required))?.token;
-        let shard = self.shard_of(self.replica_of(table, token));
-        let mutation = mutation.to_vec();
-        // A task of its own even on this shard: the turn must outlive a client that goes away.
-        let call = call_and_note(shard, Group::STATEMENT, move || async move {
-            let replicator = here().ok_or_else(ReplicaFailure::starting)?;
-            replicator.lead(&mutation, node, deadline).await
-        });
-        match reactor::timeout(deadline, call).await {
-            Ok(answer) => answer
-                .unwrap_or_else(|error| Err(error.into()))
-                .map_err(|failure: ReplicaFailure| failure.at(shard, required)),
-            Err(_) => Err(ReplicationError::TimedOut { received: 0, required }),
+        let token = view.map_err(|error| ReplicaFailure::from(error).here(1))?.token;
+        // Bounded by the deadline. A shard that has not the tablet any more has counted nothing.
+        loop {
+            let version = self.view().with_routing(table, |routing| routing.version());
+            let shard = self.only_shard_of(table, token, NotYet::Counters)?;
+            let required = self.require(table, token, consistency)?;
+            let mutation = mutation.to_vec();
+            // A task of its own even on this shard: the turn must outlive a client that goes away.
+            let call = call_and_note(shard, Group::STATEMENT, move || async move {
+                let replicator = here().ok_or_else(ReplicaFailure::starting)?;
+                replicator.lead(&mutation, node, deadline).await
+            });
+            let Ok(answer) = reactor::timeout(deadline, call).await else {
+                return Err(ReplicationError::timed_out(0, required));
+            };
+            let failure: ReplicaFailure = match answer {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(failure)) => failure,
+                Err(error) => error.into(),
+            };
+            if !failure.asks_for_a_later_plan() || deadline.is_past() {
+                return Err(failure.at(self.own_shard(shard), required));
+            }
+            self.wait_for_later_plan(table, version, deadline).await;
         }
     }
 
@@ -59,7 +70,9 @@ impl Replicator {
         let view = MutationView::parse(deltas)?;
         let table = self.storage().schema().table_by_id(view.table).cloned();
         let table = table.ok_or(ReplicaFailure::TableGone(view.table))?;
-        assert_eq!(self.replica_of(&table, view.token), self.own(), "counters change on their shard");
+        if self.replica_of(&table, view.token) != self.own() {
+            return Err(ReplicaFailure::Stale("counters change on their tablet's shard".to_owned()));
+        }
         let acceptor = self.acceptor();
         let turn = acceptor.turn(view.table, view.key, deadline).await?;
         let slices: Slices = {

@@ -1,13 +1,78 @@
 //! Errors of writing and reading replicas, as facts; `query` converts them to its own errors.
 //!
 //! A replica's error takes one way, wherever the replica is: [`ReplicaFailure::from`] decides on each error
-//! of storage what it means for a request, and [`ReplicaFailure::at`] adds the facts of the plan. Invariant:
-//! the same error of a replica gives the same error of the request on every shard.
+//! of storage what it means for a request, [`ReplicaFailure::into_fault`] and [`ReplicaFailure::of_peer`]
+//! carry it from node to node, and [`ReplicaFailure::at`] adds the facts of the plan. Invariant: the same
+//! error of a replica gives the same error of the request on every shard.
+
+use std::fmt;
 
 use model::TableId;
 use model::mutation::MutationCorrupt;
+use model::tablet::Replica;
 use reactor::mesh::MeshError;
 use storage::StorageError;
+use wire::node::fault::{Fault, FaultKind};
+
+use crate::peers::{PeerError, PeerErrorKind};
+
+/// A replica as errors name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The node.
+    pub node: u16,
+    /// The shard of that node.
+    pub shard: u16,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} shard {}", self.node, self.shard)
+    }
+}
+
+impl From<Replica> for Endpoint {
+    fn from(replica: Replica) -> Self {
+        Self { node: replica.node, shard: replica.shard }
+    }
+}
+
+/// Why a replica failed, in the words of Cassandra's `RequestFailureReason`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureReason {
+    /// Any other reason.
+    Unknown,
+    /// It did not answer in time.
+    Timeout,
+    /// It does not know the table as the coordinator does.
+    IncompatibleSchema,
+    /// It cannot be reached.
+    NodeDown,
+}
+
+/// Requests that are not done yet where partitions have several replicas, or replicas on other nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotYet {
+    /// Changes of counters.
+    Counters,
+    /// Conditional statements and serial reads.
+    Conditions,
+    /// Truncation.
+    Truncation,
+    /// Logged batches.
+    LoggedBatches,
+}
+
+impl fmt::Display for NotYet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Counters => "changing counters",
+            Self::Conditions => "conditional statements (IF) and serial reads",
+            Self::Truncation => "TRUNCATE",
+            Self::LoggedBatches => "logged batches (UNLOGGED ones are)",
+        })
+    }
+}
 
 /// Why a write or a read did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +92,8 @@ pub enum ReplicationError {
         received: u32,
         /// Answers needed.
         required: u32,
+        /// Whether one of those who answered a read sent the data.
+        data_present: bool,
     },
     /// A conditional write was proposed and not acknowledged in time: it may have been written, or may still
     /// be.
@@ -38,24 +105,26 @@ pub enum ReplicationError {
         required: u32,
     },
     /// Replicas failed, and too few are left for the consistency level.
-    #[error("shard {shard}: {reason}")]
+    #[error("{endpoint}: {reason}")]
     Failed {
-        /// The shard of the replica that failed last.
-        shard: usize,
+        /// The replica that failed last.
+        endpoint: Endpoint,
         /// The text of its error.
         reason: String,
         /// Answers received.
         received: u32,
         /// Answers needed.
         required: u32,
-        /// Replicas that failed.
-        failed: u32,
+        /// The replicas that failed; there is one.
+        failures: Vec<(Endpoint, FailureReason)>,
+        /// Whether one of those who answered a read sent the data.
+        data_present: bool,
     },
     /// The replica's shard accepted no more writes before the deadline, or has too many waiting reads.
-    #[error("shard {shard} is overloaded: {reason}")]
+    #[error("{endpoint} is overloaded: {reason}")]
     Overloaded {
-        /// The shard.
-        shard: usize,
+        /// The replica.
+        endpoint: Endpoint,
         /// The text of its error.
         reason: String,
     },
@@ -89,21 +158,28 @@ pub enum ReplicationError {
     /// The mutation does not have the shape of the table's rows.
     #[error("a mutation does not fit table {0}")]
     Misfit(TableId),
-    /// The cluster has several nodes: nothing was done.
-    #[error(
-        "ceto does not read or write data of keyspace {keyspace} yet where its cluster has several nodes: they agree on the \
-         schema and on each other, and have no copies of rows"
-    )]
-    SeveralNodes {
-        /// The keyspace.
-        keyspace: String,
+    /// Nothing was done: the request is not done yet with the replicas that its partition has.
+    #[error("{what} is not done yet where partitions have several replicas, or replicas on other nodes")]
+    NotYet {
+        /// The kind of request.
+        what: NotYet,
     },
     /// The replica's node is stopping.
-    #[error("shard {shard} is stopping")]
+    #[error("{endpoint} is stopping")]
     Stopping {
-        /// The shard.
-        shard: usize,
+        /// The replica.
+        endpoint: Endpoint,
     },
+}
+
+impl ReplicationError {
+    /// How many replicas failed; 0 for other errors than [`ReplicationError::Failed`].
+    pub fn failed(&self) -> u32 {
+        match self {
+            Self::Failed { failures, .. } => failures.len() as u32,
+            _ => 0,
+        }
+    }
 }
 
 /// Why a replica could not do its part, in a form that can be sent between shards.
@@ -135,6 +211,10 @@ pub(crate) enum ReplicaFailure {
     },
     /// The replica's own deadline passed.
     TimedOut,
+    /// The replica has not, or not any more, what the request was planned with; nothing was done.
+    Stale(String),
+    /// The replica cannot be reached.
+    Unreachable(String),
     /// As [`ReplicationError::Stopping`].
     Stopping,
     /// As [`ReplicationError::Failed`]; the text of the error.
@@ -147,30 +227,109 @@ impl ReplicaFailure {
         Self::Failed("the shard is starting".to_owned())
     }
 
-    /// The error of a request that waits for `required` answers and got none, after the only replica it
-    /// asked, on `shard`, failed.
+    /// The error of a request that waits for `required` answers and got none, after the only replica it asked
+    /// failed.
     #[cold]
-    pub(crate) fn at(self, shard: usize, required: u32) -> ReplicationError {
+    pub(crate) fn at(self, replica: Replica, required: u32) -> ReplicationError {
+        let endpoint = Endpoint::from(replica);
+        let why = self.reason();
         match self {
             Self::TableGone(table) => ReplicationError::TableGone(table),
             Self::Misfit(table) => ReplicationError::Misfit(table),
-            Self::Overloaded(reason) => ReplicationError::Overloaded { shard, reason },
+            Self::Overloaded(reason) => ReplicationError::Overloaded { endpoint, reason },
             Self::RateLimited { keyspace, table, is_write, by_coordinator } => {
                 ReplicationError::RateLimited { keyspace, table, is_write, by_coordinator }
             }
             Self::TooLarge { bytes, bytes_max } => ReplicationError::TooLarge { bytes, bytes_max },
-            Self::TimedOut => ReplicationError::TimedOut { received: 0, required },
-            Self::Stopping => ReplicationError::Stopping { shard },
-            Self::Failed(reason) => {
-                ReplicationError::Failed { shard, reason, received: 0, required, failed: 1 }
+            Self::TimedOut => ReplicationError::timed_out(0, required),
+            Self::Stopping => ReplicationError::Stopping { endpoint },
+            Self::Failed(reason) | Self::Stale(reason) | Self::Unreachable(reason) => {
+                ReplicationError::Failed {
+                    endpoint,
+                    reason,
+                    received: 0,
+                    required,
+                    failures: vec![(endpoint, why)],
+                    data_present: false,
+                }
             }
+        }
+    }
+
+    /// The reason that clients are told.
+    pub(crate) fn reason(&self) -> FailureReason {
+        match self {
+            Self::TimedOut => FailureReason::Timeout,
+            Self::TableGone(_) | Self::Misfit(_) => FailureReason::IncompatibleSchema,
+            Self::Unreachable(_) => FailureReason::NodeDown,
+            Self::Overloaded(_)
+            | Self::RateLimited { .. }
+            | Self::TooLarge { .. }
+            | Self::Stale(_)
+            | Self::Stopping
+            | Self::Failed(_) => FailureReason::Unknown,
+        }
+    }
+
+    /// Whether the same request may succeed with a later plan, because nodes or shards know different states.
+    pub(crate) fn asks_for_a_later_plan(&self) -> bool {
+        matches!(self, Self::Stale(_))
+    }
+
+    /// The failure for the coordinator on another node.
+    #[cold]
+    pub(crate) fn into_fault(self) -> Fault {
+        let kind = match &self {
+            Self::TableGone(_) | Self::Misfit(_) | Self::Stale(_) => FaultKind::Stale,
+            Self::Overloaded(_) | Self::RateLimited { .. } => FaultKind::Overloaded,
+            Self::TooLarge { .. } => FaultKind::Invalid,
+            Self::TimedOut => FaultKind::TimedOut,
+            Self::Stopping => FaultKind::NotServed,
+            Self::Failed(_) | Self::Unreachable(_) => FaultKind::Failed,
+        };
+        Fault::new(kind, self.text())
+    }
+
+    /// The failure for people, without who it was.
+    #[cold]
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Overloaded(text) | Self::Stale(text) | Self::Failed(text) | Self::Unreachable(text) => text,
+            other => other.here(1).to_string(),
+        }
+    }
+
+    /// What a call to another node without an answer means.
+    #[cold]
+    pub(crate) fn of_peer(PeerError { kind, reason }: PeerError) -> Self {
+        match kind {
+            PeerErrorKind::Unreachable => Self::Unreachable(reason),
+            PeerErrorKind::TimedOut => Self::TimedOut,
+            PeerErrorKind::Overloaded => Self::Overloaded(reason),
+            PeerErrorKind::Stale => Self::Stale(reason),
+            PeerErrorKind::Failed => Self::Failed(reason),
         }
     }
 
     /// As [`Self::at`], of this shard's replica.
     #[cold]
     pub(crate) fn here(self, required: u32) -> ReplicationError {
-        self.at(reactor::shard_id(), required)
+        self.at(cluster::View::here().own(), required)
+    }
+}
+
+impl ReplicationError {
+    /// The replica on a shard of this node failed, and was the only one asked.
+    #[cold]
+    pub fn of_shard(shard: usize, reason: String, required: u32) -> Self {
+        let replica = Replica { shard: shard as u16, ..cluster::View::here().own() };
+        ReplicaFailure::Failed(reason).at(replica, required)
+    }
+
+    /// The deadline passed with so many answers, none of them data.
+    #[cold]
+    pub fn timed_out(received: u32, required: u32) -> Self {
+        Self::TimedOut { received, required, data_present: false }
     }
 }
 
@@ -186,6 +345,7 @@ impl From<StorageError> for ReplicaFailure {
             | StorageError::TooManyReads { .. }
             | StorageError::DiskNearlyFull { .. } => Self::Overloaded(error.to_string()),
             StorageError::Draining => Self::Stopping,
+            StorageError::WrongShard { .. } => Self::Stale(error.to_string()),
             StorageError::Io { .. }
             | StorageError::DiskFull { .. }
             | StorageError::NoRoomToCompact { .. }
@@ -201,7 +361,6 @@ impl From<StorageError> for ReplicaFailure {
             | StorageError::Snapshot { .. }
             | StorageError::Schema(_)
             | StorageError::Mutation(_)
-            | StorageError::WrongShard { .. }
             | StorageError::ClusterName { .. }
             | StorageError::IdentityCorrupt { .. }
             | StorageError::Shard { .. } => Self::Failed(error.to_string()),

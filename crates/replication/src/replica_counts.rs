@@ -1,58 +1,81 @@
-//! How many replicas the partitions of a keyspace have, and how many of them are alive.
+//! How many replicas the partitions of a keyspace should have, in all and in each data center, and how many
+//! of those that a partition has are alive.
 //!
-//! There is one node: of each data center's replicas it is one where the data center is its own.
+//! Factors come from the keyspace. Which replicas there are, and who is alive, is the matter of a plan; a
+//! node that is alone has one replica of everything, which lives and counts where the data center is its own.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use model::{Schema, Table, TableId};
+use smallvec::SmallVec;
 
 /// Replication of one keyspace as seen from this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaCounts {
-    /// Factor of each data center and how many of its replicas live.
-    data_centers: Vec<(u32, u32)>,
-    /// Sums of both.
+    /// Data centers with replicas, and their factors; none if the strategy ignores data centers.
+    data_centers: Vec<(String, u32)>,
+    /// Place of this node's own among them.
+    own: Option<usize>,
+    /// Sum of all factors.
     total: u32,
-    alive: u32,
-    /// Factor of this node's own.
+    /// Factor of this node's own data center.
     local: u32,
-    /// Whether the strategy ignores data centers.
-    simple: bool,
+    /// What lives where this node is alone.
+    alone: Alive,
+}
+
+/// How many replicas of a partition are alive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Alive {
+    /// In all.
+    pub all: u32,
+    /// In this node's data center.
+    pub local: u32,
+    /// In each data center that has a factor, in the order of [`ReplicaCounts::each_data_center`].
+    pub each: SmallVec<[u32; 3]>,
 }
 
 impl ReplicaCounts {
     /// Reads the `replication` option of a keyspace for a node of `data_center`.
     ///
-    /// `SimpleStrategy` and `LocalStrategy` count as one data center for every node; the factor of a
-    /// transient-replication text (`3/1`) is its first number. Options are validated where they are set.
+    /// `SimpleStrategy` and `LocalStrategy` know no data centers; the factor of a transient-replication text
+    /// (`3/1`) is its first number. Options are validated where they are set.
     pub fn new(options: &BTreeMap<String, String>, data_center: &str) -> Self {
         let class = options.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or(class));
         let factor = |text: &String| text.split('/').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0);
         if class == "NetworkTopologyStrategy" {
-            let mut data_centers = Vec::new();
-            let mut local = 0;
-            for (name, text) in options.iter().filter(|(name, _)| *name != "class") {
-                let factor: u32 = factor(text);
-                let own = name == data_center || name == "replication_factor";
-                if own {
-                    local = factor;
-                }
-                data_centers.push((factor, u32::from(own && factor > 0)));
-            }
-            return Self::of(data_centers, local, false);
+            let factors = options.iter().filter(|(name, _)| *name != "class").map(|(name, text)| {
+                let name = if name == "replication_factor" { data_center } else { name };
+                (name.to_owned(), factor(text))
+            });
+            let data_centers: Vec<(String, u32)> = factors.filter(|(_, factor)| *factor > 0).collect();
+            return Self::of_data_centers(data_centers, data_center);
         }
-        let factor = match class {
+        Self::simple(match class {
             "SimpleStrategy" => options.get("replication_factor").map_or(1, factor),
             _ => 1,
-        };
-        Self::of(vec![(factor, u32::from(factor > 0))], factor, true)
+        })
     }
 
-    fn of(data_centers: Vec<(u32, u32)>, local: u32, simple: bool) -> Self {
-        let total = data_centers.iter().map(|(factor, _)| factor).sum();
-        let alive = data_centers.iter().map(|(_, alive)| alive).sum();
-        Self { data_centers, total, alive, local, simple }
+    /// One replica, wherever.
+    pub(crate) fn single() -> Self {
+        Self::simple(1)
+    }
+
+    fn simple(factor: u32) -> Self {
+        let alive = u32::from(factor > 0);
+        let alone = Alive { all: alive, local: alive, each: SmallVec::new() };
+        Self { data_centers: Vec::new(), own: None, total: factor, local: factor, alone }
+    }
+
+    fn of_data_centers(data_centers: Vec<(String, u32)>, own: &str) -> Self {
+        let own = data_centers.iter().position(|(name, _)| name == own);
+        let total = data_centers.iter().map(|(_, factor)| factor).sum();
+        let each = (0..data_centers.len()).map(|at| u32::from(own == Some(at))).collect();
+        let alive = u32::from(own.is_some());
+        let local = own.map_or(0, |own| data_centers[own].1);
+        Self { data_centers, own, total, local, alone: Alive { all: alive, local: alive, each } }
     }
 
     /// Replicas over all data centers.
@@ -61,26 +84,31 @@ impl ReplicaCounts {
         self.total
     }
 
-    /// Replicas in this node's data center.
+    /// Replicas in this node's data center; all of them if the strategy ignores data centers.
     #[inline]
     pub fn local(&self) -> u32 {
         self.local
     }
 
-    /// Replicas alive.
+    /// What is alive where this node is alone.
     #[inline]
-    pub fn alive(&self) -> u32 {
-        self.alive
+    pub fn alone(&self) -> &Alive {
+        &self.alone
     }
 
-    /// Factor and living replicas of each data center.
-    pub fn each_data_center(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.data_centers.iter().copied()
+    /// Name and factor of each data center with replicas.
+    pub fn each_data_center(&self) -> impl Iterator<Item = (&str, u32)> + '_ {
+        self.data_centers.iter().map(|(name, factor)| (name.as_str(), *factor))
+    }
+
+    /// The place of a data center in [`ReplicaCounts::each_data_center`].
+    pub(crate) fn place_of(&self, data_center: &str) -> Option<usize> {
+        self.data_centers.iter().position(|(name, _)| name == data_center)
     }
 
     /// Whether the strategy ignores data centers.
     pub fn is_simple(&self) -> bool {
-        self.simple
+        self.data_centers.is_empty() && self.local == self.total
     }
 }
 
@@ -136,7 +164,7 @@ impl KnownReplicaCounts {
             None => {
                 let counts = match schema.keyspace(keyspace) {
                     Some(keyspace) => ReplicaCounts::new(&keyspace.options.replication, data_center),
-                    None => ReplicaCounts::of(vec![(1, 1)], 1, true),
+                    None => ReplicaCounts::single(),
                 };
                 self.known.push((keyspace.to_owned(), counts));
                 self.known.len() - 1

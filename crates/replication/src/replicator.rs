@@ -2,24 +2,39 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use cluster::View;
 use cluster::maps::Routing;
 use model::tablet::{NodeNumber, Replica, TabletId};
 use model::{Table, Token};
+use reactor::Semaphore;
 use storage::Storage;
 
 use crate::admission::RateLimiter;
 use crate::consistency::Consistency;
-use crate::error::ReplicationError;
+use crate::error::{NotYet, ReplicationError};
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
-use crate::replica_counts::KnownReplicaCounts;
+use crate::peers::Peers;
+use crate::replica_counts::{KnownReplicaCounts, ReplicaCounts};
+
+/// Bytes of writes on their way to replicas whose client has its answer; beyond it a client waits for all of
+/// its replicas.
+const LATE_BYTES_MAX: usize = 8 << 20;
 
 /// Writes to and reads from replicas.
 #[derive(Clone)]
 pub struct Replicator(Rc<Inner>);
+
+/// A replicator that does not keep itself alive: for those that it outlives.
+pub(crate) struct WeakReplicator(Weak<Inner>);
+
+impl WeakReplicator {
+    pub(crate) fn get(&self) -> Option<Replicator> {
+        self.0.upgrade().map(Replicator)
+    }
+}
 
 struct Inner {
     storage: Storage,
@@ -29,6 +44,8 @@ struct Inner {
     replica_counts: RefCell<KnownReplicaCounts>,
     /// The nodes and routings of the agreed state.
     view: Rc<View>,
+    peers: Rc<dyn Peers>,
+    late_bytes: Semaphore,
     acceptor: Acceptor,
     limiter: RateLimiter,
     /// Logged batches that are being tried again.
@@ -52,14 +69,17 @@ impl fmt::Debug for Replicator {
 }
 
 impl Replicator {
-    /// The replicator of this shard, on a node of `data_center`; other shards' calls find it from now on.
-    pub fn new(storage: Storage, data_center: impl Into<String>) -> Self {
+    /// The replicator of this shard, on a node of `data_center`, with its way to other nodes; other shards'
+    /// calls find it from now on. It serves no other nodes: see [`Replicator::new`].
+    pub fn with_peers(storage: Storage, data_center: impl Into<String>, peers: Rc<dyn Peers>) -> Self {
         let view = View::here();
         let inner = Inner {
             storage,
             own: view.own(),
             view,
             data_center: data_center.into(),
+            peers,
+            late_bytes: Semaphore::new(LATE_BYTES_MAX),
             replica_counts: RefCell::new(KnownReplicaCounts::default()),
             retries: Rc::default(),
             limiter: RateLimiter::default(),
@@ -68,6 +88,10 @@ impl Replicator {
         let replicator = Self(Rc::new(inner));
         reactor::set_local(Rc::new(replicator.clone()));
         replicator
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakReplicator {
+        WeakReplicator(Rc::downgrade(&self.0))
     }
 
     /// The shard's own storage.
@@ -119,14 +143,75 @@ impl Replicator {
     /// The shard of this node that is a replica.
     ///
     /// # Panics
-    /// For another node's replica: nothing reaches other nodes yet, and no routing names one.
+    /// For another node's replica.
     #[inline]
     pub fn shard_of(&self, replica: Replica) -> usize {
         assert_eq!(replica.node, self.0.own.node, "a replica of this node");
         usize::from(replica.shard)
     }
 
-    /// The replica that requests for a token go to.
+    /// This node's data center.
+    pub(crate) fn data_center(&self) -> &str {
+        &self.0.data_center
+    }
+
+    /// The way to other nodes.
+    pub(crate) fn peers(&self) -> &dyn Peers {
+        &*self.0.peers
+    }
+
+    /// Takes all the room for writes that go on behind their answers: for tests.
+    #[doc(hidden)]
+    pub fn take_late_room(&self) -> Option<reactor::Permit> {
+        self.0.late_bytes.try_acquire(LATE_BYTES_MAX)
+    }
+
+    /// Bytes of writes that may go on behind their answers.
+    pub(crate) fn late_bytes(&self) -> &Semaphore {
+        &self.0.late_bytes
+    }
+
+    /// The shard of this node that is the only replica of a token's tablet: for requests that know no others
+    /// yet.
+    ///
+    /// # Errors
+    /// [`ReplicationError::NotYet`], naming `what` is asked for, where there is another replica.
+    #[inline]
+    pub(crate) fn only_shard_of(
+        &self,
+        table: &Table,
+        token: Token,
+        what: NotYet,
+    ) -> Result<usize, ReplicationError> {
+        self.0.view.with_routing(table, |routing| {
+            match routing.replicas(routing.tablets().tablet_of(token)) {
+                [replica] if replica.node == self.0.own.node => Ok(usize::from(replica.shard)),
+                _ => Err(ReplicationError::NotYet { what }),
+            }
+        })
+    }
+
+    /// Whether this node has the only replicas of a table.
+    pub fn is_only_here(&self, table: &Table) -> bool {
+        let own = self.0.own.node;
+        !self.0.view.is_shared()
+            || self.0.view.with_routing(table, |routing| {
+                routing
+                    .tablets()
+                    .tablets()
+                    .all(|tablet| matches!(routing.replicas(tablet), [replica] if replica.node == own))
+            })
+    }
+
+    /// Refuses what is not done yet with other replicas of a table than this node's.
+    ///
+    /// # Errors
+    /// [`ReplicationError::NotYet`].
+    pub fn check_only_here(&self, table: &Table, what: NotYet) -> Result<(), ReplicationError> {
+        if self.is_only_here(table) { Ok(()) } else { Err(ReplicationError::NotYet { what }) }
+    }
+
+    /// The first replica of a token's tablet.
     #[inline]
     pub fn replica_of(&self, table: &Table, token: Token) -> Replica {
         self.0.view.with_routing(table, |routing| routing.replica_of(token))
@@ -138,48 +223,46 @@ impl Replicator {
         table.tablets().tablets().filter(move |tablet| routing.replicas(*tablet).contains(&own))
     }
 
-    /// Refuses data of a keyspace that has replicas, or should have some, on other nodes: none is sent there
-    /// yet, and a write that this node alone has would be missing on the others.
+    /// Looks at the replica counts of the keyspace of `table`.
     #[inline]
-    pub(crate) fn check_alone(&self, keyspace: &str) -> Result<(), ReplicationError> {
-        if self.0.view.is_shared() { self.check_local(keyspace) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn check_local(&self, keyspace: &str) -> Result<(), ReplicationError> {
-        let schema = self.0.storage.borrow_schema();
-        let is_local = schema
-            .keyspace(keyspace)
-            .is_none_or(|keyspace| cluster::maps::placement::is_local(&keyspace.options.replication));
-        if is_local { Ok(()) } else { Err(ReplicationError::SeveralNodes { keyspace: keyspace.to_owned() }) }
-    }
-
-    /// How many answers a level waits for in a keyspace.
-    ///
-    /// # Errors
-    /// [`ReplicationError::Unavailable`] where fewer replicas are alive; [`ReplicationError::SeveralNodes`].
-    #[inline]
-    pub fn required(&self, keyspace: &str, consistency: Consistency) -> Result<u32, ReplicationError> {
-        self.check_alone(keyspace)?;
+    pub(crate) fn with_counts<T>(&self, table: &Table, look: impl FnOnce(&ReplicaCounts) -> T) -> T {
         let schema = self.0.storage.borrow_schema();
         let mut replica_counts = self.0.replica_counts.borrow_mut();
-        consistency.check_available(replica_counts.of(&schema, keyspace, &self.0.data_center))
+        look(replica_counts.of_table(&schema, table, &self.0.data_center))
     }
 
-    /// As [`Replicator::required`], in the keyspace of `table`.
+    /// How many answers a level waits for in a keyspace. Whether they can be had is the matter of each
+    /// partition where there are other nodes.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`] where this node is alone and its replica is too few.
+    #[inline]
+    pub fn required(&self, keyspace: &str, consistency: Consistency) -> Result<u32, ReplicationError> {
+        let schema = self.0.storage.borrow_schema();
+        let mut replica_counts = self.0.replica_counts.borrow_mut();
+        let counts = replica_counts.of(&schema, keyspace, &self.0.data_center);
+        if self.0.view.is_shared() {
+            return Ok(consistency.required(counts));
+        }
+        consistency.check_available(counts, counts.alone())
+    }
+
+    /// As [`Replicator::required`] in the keyspace of `table`, for a node that is alone.
     ///
     /// # Errors
     /// As [`Replicator::required`].
     #[inline]
-    pub(crate) fn required_of(
+    pub(crate) fn required_alone(
         &self,
         table: &Table,
         consistency: Consistency,
     ) -> Result<u32, ReplicationError> {
-        self.check_alone(table.keyspace())?;
-        let schema = self.0.storage.borrow_schema();
-        let mut replica_counts = self.0.replica_counts.borrow_mut();
-        consistency.check_available(replica_counts.of_table(&schema, table, &self.0.data_center))
+        self.with_counts(table, |counts| consistency.check_available(counts, counts.alone()))
+    }
+
+    /// A shard of this node, as a replica.
+    pub(crate) fn own_shard(&self, shard: usize) -> Replica {
+        Replica { node: self.own().node, shard: shard as u16 }
     }
 }
 

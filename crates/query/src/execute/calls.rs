@@ -90,7 +90,7 @@ fn late(engine: &Engine, request: &Request<'_>, prepared: &Prepared) -> QueryErr
                     let required = engine.replicator().required(table.keyspace(), level);
                     let error = required.map_or_else(
                         |error| error,
-                        |required| replication::ReplicationError::TimedOut { received: 0, required },
+                        |required| replication::ReplicationError::timed_out(0, required),
                     );
                     let kind = match plan {
                         Plan::Batch(_) => WriteType::Batch,

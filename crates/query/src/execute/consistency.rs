@@ -114,9 +114,7 @@ fn node_local() -> QueryError {
 #[cold]
 pub fn late(engine: &Engine, keyspace: &str, level: Consistency) -> QueryError {
     match engine.replicator().required(keyspace, level) {
-        Ok(required) => {
-            read_error(ReplicationError::TimedOut { received: required.saturating_sub(1), required }, level)
-        }
+        Ok(required) => read_error(ReplicationError::timed_out(required.saturating_sub(1), required), level),
         Err(error) => read_error(error, level),
     }
 }
@@ -152,16 +150,17 @@ fn failed_write(
 ) -> QueryError {
     match error {
         ReplicationError::TooLarge { bytes, bytes_max } => QueryError::Invalid(oversized(bytes, bytes_max)),
-        ReplicationError::TimedOut { received, required } if write_type == WriteType::Cas => {
+        ReplicationError::TimedOut { received, required, .. } if write_type == WriteType::Cas => {
             QueryError::CasTimeout { consistency, received, required }
         }
-        ReplicationError::TimedOut { received, required } => {
+        ReplicationError::TimedOut { received, required, .. } => {
             QueryError::WriteTimeout { consistency, received, required, write_type }
         }
         ReplicationError::Undecided { received, required } => {
             QueryError::CasUnknown { consistency, received, required }
         }
-        ReplicationError::Failed { received, required, failed, .. } => {
+        ReplicationError::Failed { received, required, .. } => {
+            let failed = error.failed();
             reactor::error_limited!("a write failed"; kind = write_type.name(), error = error);
             QueryError::WriteFailure { consistency, received, required, failed, write_type }
         }
@@ -170,7 +169,7 @@ fn failed_write(
         | ReplicationError::RateLimited { .. }
         | ReplicationError::TableGone(_)
         | ReplicationError::Misfit(_)
-        | ReplicationError::SeveralNodes { .. }
+        | ReplicationError::NotYet { .. }
         | ReplicationError::Stopping { .. } => refused(error, consistency),
     }
 }
@@ -223,19 +222,20 @@ pub fn clustering_text(table: &Table, clustering: &[u8]) -> String {
 pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
     let consistency = wire(level);
     match error {
-        ReplicationError::TimedOut { received, required } => {
-            QueryError::ReadTimeout { consistency, received, required, data_present: false }
+        ReplicationError::TimedOut { received, required, data_present } => {
+            QueryError::ReadTimeout { consistency, received, required, data_present }
         }
-        ReplicationError::Failed { received, required, failed, .. } => {
+        ReplicationError::Failed { received, required, data_present, .. } => {
+            let failed = error.failed();
             reactor::error_limited!("a read failed"; error = error);
-            QueryError::ReadFailure { consistency, received, required, failed, data_present: false }
+            QueryError::ReadFailure { consistency, received, required, failed, data_present }
         }
         ReplicationError::Unavailable { .. }
         | ReplicationError::Overloaded { .. }
         | ReplicationError::RateLimited { .. }
         | ReplicationError::TableGone(_)
         | ReplicationError::Misfit(_)
-        | ReplicationError::SeveralNodes { .. }
+        | ReplicationError::NotYet { .. }
         | ReplicationError::Stopping { .. } => refused(error, consistency),
         // Writes alone have these.
         ReplicationError::Undecided { .. } | ReplicationError::TooLarge { .. } => {
@@ -261,7 +261,7 @@ fn refused(error: ReplicationError, consistency: Wire) -> QueryError {
             QueryError::RateLimited { message: error.to_string(), is_write, by_coordinator }
         }
         ReplicationError::TableGone(table) | ReplicationError::Misfit(table) => QueryError::TableGone(table),
-        ReplicationError::SeveralNodes { .. } => QueryError::Invalid(error.to_string()),
+        ReplicationError::NotYet { .. } => QueryError::Invalid(error.to_string()),
         ReplicationError::Stopping { .. } => QueryError::NotReady("the node is stopping".to_owned()),
         ReplicationError::TimedOut { .. }
         | ReplicationError::Undecided { .. }
@@ -282,7 +282,7 @@ mod tests {
             let said =
                 |error| write_error(error, Consistency::Serial, WriteType::Cas, &table, b"local").to_string();
             assert_eq!(
-                said(ReplicationError::TimedOut { received: 0, required: 1 }),
+                said(ReplicationError::timed_out(0, 1)),
                 "CAS operation timed out: received 0 of 1 required responses after 0 contention retries"
             );
             assert_eq!(

@@ -88,7 +88,7 @@ pub(super) async fn aggregate(
         .required(plan.table.keyspace(), level)
         .map_err(|error| consistency::read_error(error, level))?;
     let failed = |shard: usize, reason: String| {
-        let error = ReplicationError::Failed { shard, reason, received: 0, required, failed: 1 };
+        let error = ReplicationError::of_shard(shard, reason, required);
         consistency::read_error(error, level)
     };
     let value = |value: &ValueRef<'_>| match value {
@@ -121,7 +121,7 @@ pub(super) async fn aggregate(
             .collect();
         for (shard, round, call) in calls {
             let answer = reactor::timeout(deadline, call).await.map_err(|_| {
-                let timed_out = ReplicationError::TimedOut { received: 0, required };
+                let timed_out = ReplicationError::timed_out(0, required);
                 consistency::read_error(timed_out, level)
             })?;
             match answer.map_err(|error| failed(shard, error.to_string()))? {

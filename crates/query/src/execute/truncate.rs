@@ -39,6 +39,7 @@ pub(super) async fn execute(
         ReplicationError::TimedOut { .. } => {
             QueryError::Truncate("Timeout waiting for all shards".to_owned())
         }
+        ReplicationError::NotYet { .. } => QueryError::Invalid(error.to_string()),
         error => QueryError::Truncate(error.to_string()),
     })?;
     results::append_void(&mut out.body);

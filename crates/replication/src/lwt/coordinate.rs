@@ -2,13 +2,14 @@
 
 use model::Table;
 use model::partition_key::DecoratedKey;
+use model::tablet::Replica;
 use reactor::{Group, mesh};
 use storage::call_and_note;
 
 use super::acceptor::{Prepare, Promise};
 use super::{Ballot, CasDeadlines, CasError, CasOutcome, CasRequest};
 use crate::consistency::Consistency;
-use crate::error::{ReplicaFailure, ReplicationError};
+use crate::error::{NotYet, ReplicaFailure, ReplicationError};
 use crate::partition_line::Turn;
 use crate::replicator::{Replicator, here};
 
@@ -29,7 +30,9 @@ impl Replicator {
     /// returns.
     ///
     /// # Errors
-    /// [`CasError::Request`] from `decide`; [`ReplicationError::Unavailable`] before anything is done;
+    /// [`CasError::Request`] from `decide`; [`ReplicationError::Unavailable`] and
+    /// [`ReplicationError::NotYet`], where the partition has other replicas than one of this node, before
+    /// anything is done;
     /// [`ReplicationError::TimedOut`] at the first deadline, when nothing is written;
     /// [`ReplicationError::Undecided`] at the second: the write may then have happened.
     pub async fn cas<R: CasRequest>(
@@ -40,9 +43,9 @@ impl Replicator {
         (serial, commit): (Consistency, Consistency),
         deadlines: CasDeadlines,
     ) -> Result<CasOutcome, CasError<R::Error>> {
-        let required = self.required(table.keyspace(), serial)?;
-        self.required(table.keyspace(), commit)?;
-        let shard = self.shard_of(self.replica_of(table, key.token));
+        let shard = self.only_shard_of(table, key.token, NotYet::Conditions)?;
+        let required = self.require(table, key.token, serial)?;
+        self.require(table, key.token, commit)?;
         let (reads, now) = request.reads();
         let prepare = Prepare { table: table.id(), key: key.clone(), reads, now };
         let round = Round { replicator: self, shard, required, deadlines };
@@ -79,8 +82,12 @@ struct Round<'r> {
 }
 
 impl Round<'_> {
+    fn replica(&self) -> Replica {
+        self.replicator.own_shard(self.shard)
+    }
+
     fn timed_out(&self) -> ReplicationError {
-        ReplicationError::TimedOut { received: 0, required: self.required }
+        ReplicationError::timed_out(0, self.required)
     }
 
     async fn prepare(&self, prepare: Prepare) -> Result<(Kept, Promise), ReplicationError> {
@@ -88,7 +95,7 @@ impl Round<'_> {
         if self.shard == reactor::shard_id() {
             let acceptor = self.replicator.acceptor();
             let promised = acceptor.prepare(self.replicator.storage(), prepare, deadline).await;
-            let (turn, promise) = promised.map_err(|failure| failure.at(self.shard, self.required))?;
+            let (turn, promise) = promised.map_err(|failure| failure.at(self.replica(), self.required))?;
             return Ok((Kept::Here(turn), promise));
         }
         let call = call_and_note(self.shard, Group::STATEMENT, move || async move {
@@ -97,7 +104,7 @@ impl Round<'_> {
         });
         let promise = reactor::timeout(deadline, call).await.map_err(|_| self.timed_out())?;
         let promise = promise.unwrap_or_else(|error| Err(error.into()));
-        let promise = promise.map_err(|failure: ReplicaFailure| failure.at(self.shard, self.required))?;
+        let promise = promise.map_err(|failure: ReplicaFailure| failure.at(self.replica(), self.required))?;
         Ok((Kept::There(self.shard), promise))
     }
 
@@ -120,7 +127,7 @@ impl Round<'_> {
                 });
                 let accepted = reactor::timeout(deadline, call).await.map_err(|_| undecided())?;
                 let accepted = accepted.unwrap_or_else(|error| Err(error.into()));
-                accepted.map_err(|failure: ReplicaFailure| failure.at(shard, self.required))
+                accepted.map_err(|failure: ReplicaFailure| failure.at(self.replica(), self.required))
             }
         }
     }

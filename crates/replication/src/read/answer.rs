@@ -20,6 +20,7 @@ use storage::{Dead, Flow, PartitionRange, Place, ReadCommand, RowConsumer, Slice
 
 use super::ReadLimits;
 use super::position::{behind, resume_after};
+use super::rest::Rest;
 use crate::admission::{self, Operation};
 use crate::error::ReplicaFailure;
 use crate::replicator::Replicator;
@@ -67,6 +68,28 @@ impl Request {
             counts: matches!(command.range, PartitionRange::Key(_))
                 && admission::may_be_limited(&command.table),
             then: None,
+        }
+    }
+
+    /// What is left, from this request on, of a read of which `rest` was left before; `command` is the whole.
+    pub(super) fn left(self, rest: &Rest, command: &ReadCommand) -> Rest {
+        // This request's range is the rest's up to the end of a part.
+        let on = |range: PartitionRange| match (range, &rest.range) {
+            (PartitionRange::Between { from, .. }, PartitionRange::Between { to, .. }) => {
+                PartitionRange::Between { from, to: to.clone() }
+            }
+            (range, _) => range,
+        };
+        match (&self.range, &rest.range) {
+            (PartitionRange::Key(key), PartitionRange::Between { .. }) => {
+                let then = behind(&rest.range, key);
+                Rest { range: self.range, slices: self.slices, inside: None, then }
+            }
+            (PartitionRange::Key(_), PartitionRange::Key(_)) => Rest { slices: self.slices, ..rest.clone() },
+            (PartitionRange::Between { .. }, _) => {
+                let slices = command.slices.clone();
+                Rest { range: on(self.range), slices, inside: None, then: rest.then.clone() }
+            }
         }
     }
 

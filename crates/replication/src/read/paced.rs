@@ -11,35 +11,34 @@ use std::time::Duration;
 
 use model::{RowView, Token};
 use reactor::Deadline;
-use storage::{Dead, Flow, Place, ReadCommand, RowConsumer};
+use storage::{Dead, Flow, Place, RowConsumer};
 
-use super::plan::ReadPlan;
-use super::{ReadLimits, collect};
+use super::collect::Reading;
+use super::rest::Time;
 use crate::error::ReplicationError;
-use crate::replicator::Replicator;
 
 /// Rows of one fetch: Cassandra's `SelectStatement.DEFAULT_PAGE_SIZE`, by which it reads for aggregates.
 const FETCH_ROWS: u32 = 10_000;
 
 /// Reads a range; `deadline` is the first fetch's, and each fetch takes as long at most.
 pub(super) async fn in_fetches(
-    replicator: &Replicator,
-    plan: &ReadPlan,
-    command: &ReadCommand,
-    limits: ReadLimits,
+    mut reading: Reading<'_>,
     deadline: Deadline,
     consumer: &mut dyn RowConsumer,
 ) -> Result<(), ReplicationError> {
     let current = Cell::new(deadline);
-    let mut paced = Paced { consumer, left: FETCH_ROWS, patience: deadline.remaining(), deadline: &current };
-    let mut answer = pin!(collect::collect(replicator, plan, command, limits, &mut paced));
+    let patience = deadline.remaining();
+    reading.time = if deadline == Deadline::NEVER { Time::Until(deadline) } else { Time::Each(patience) };
+    let mut paced = Paced { consumer, left: FETCH_ROWS, patience, deadline: &current };
+    let mut answer = pin!(reading.collect(&mut paced));
     // Each round has a later deadline than the one before.
     loop {
         let until = current.get();
         match reactor::timeout(until, answer.as_mut()).await {
             Ok(answer) => return answer,
             Err(_) if current.get() == until => {
-                return Err(ReplicationError::TimedOut { received: 0, required: plan.required });
+                let required = reading.replicator.required(reading.command.table.keyspace(), reading.level);
+                return Err(ReplicationError::timed_out(0, required.unwrap_or(1)));
             }
             Err(_) => {}
         }

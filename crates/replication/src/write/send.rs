@@ -1,34 +1,43 @@
 //! Sends a write to one replica: into the storage of the shard that has the tablet.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
 use model::mutation::MutationView;
 use reactor::{Deadline, Group, mesh};
+use wire::node::frame::{Verb, WorkGroup};
+use wire::node::mutate::{self, Entry, Mutate};
 
 use crate::admission::{self, Operation};
-use crate::error::{ReplicaFailure, ReplicationError};
+use crate::error::ReplicaFailure;
+use crate::peers::PeerCall;
+use crate::plan::{Distance, Planned};
 use crate::replicator::{Replicator, here as local_replicator};
+
+/// A write on its way to one replica.
+pub(crate) type Sent = Pin<Box<dyn Future<Output = Result<(), ReplicaFailure>>>>;
 
 /// This shard has it: no copy, no task switch.
 #[inline]
-pub(super) async fn here(
+pub(crate) async fn here(
     replicator: &Replicator,
     mutation: &MutationView<'_>,
     deadline: Deadline,
-    required: u32,
-) -> Result<(), ReplicationError> {
+) -> Result<(), ReplicaFailure> {
     match reactor::in_place!(replicator.storage().apply_checked(mutation, deadline)) {
         Ok(()) => Ok(()),
-        Err(error) => Err(ReplicaFailure::from(error).here(required)),
+        Err(error) => Err(ReplicaFailure::from(error)),
     }
 }
 
-/// Another shard has it.
-pub(super) async fn there(
+/// Another shard of this node has it.
+pub(crate) async fn to_shard(
     shard: usize,
     mutation: Vec<u8>,
     deadline: Deadline,
-    required: u32,
-) -> Result<(), ReplicationError> {
-    let answer = mesh::call(shard, Group::STATEMENT, move || async move {
+) -> Result<(), ReplicaFailure> {
+    mesh::call(shard, Group::STATEMENT, move || async move {
         let replicator = local_replicator().ok_or_else(ReplicaFailure::starting)?;
         // No caller waits for it any more: it is not begun.
         if deadline.instant() <= reactor::coarse_now() {
@@ -40,13 +49,47 @@ pub(super) async fn there(
         applied.map_err(ReplicaFailure::from)
     })
     .await
-    .unwrap_or_else(|error| Err(error.into()));
-    answer.map_err(|failure: ReplicaFailure| failure.at(shard, required))
+    .unwrap_or_else(|error| Err(error.into()))
 }
 
-/// Counts a write that came from another shard.
-fn check_rate(replicator: &Replicator, view: &MutationView<'_>) -> Result<(), ReplicaFailure> {
-    let schema = replicator.storage().schema();
+/// Wherever it is. `version` is the one of the routing by which the replica was found, `born_us` the time at
+/// which the write began.
+pub(crate) fn to(
+    replicator: &Replicator,
+    (replica, version): (&Planned, u64),
+    mutation: &Rc<[u8]>,
+    born_us: i64,
+    deadline: Deadline,
+) -> Sent {
+    match replica.distance {
+        Distance::Here => {
+            let (storage, mutation) = (replicator.storage().clone(), Rc::clone(mutation));
+            Box::pin(async move {
+                let view = MutationView::trusted(&mutation)?;
+                storage.apply_checked(&view, deadline).await.map_err(ReplicaFailure::from)
+            })
+        }
+        Distance::Node => Box::pin(to_shard(usize::from(replica.replica.shard), mutation.to_vec(), deadline)),
+        Distance::Rack | Distance::DataCenter | Distance::Far => {
+            let mut body = Vec::with_capacity(mutation.len() + 64);
+            match MutationView::trusted(mutation) {
+                Ok(mutation) => {
+                    let entry = Entry { version, since: replica.since, mutation };
+                    let message = Mutate { born_us, entries: vec![entry], forward: Vec::new() };
+                    mutate::encode(&message, &mut body);
+                }
+                Err(error) => return Box::pin(async move { Err(error.into()) }),
+            }
+            let (to, verb, group) = (replica.replica, Verb::Mutate, WorkGroup::Statement);
+            let answer = replicator.peers().call(PeerCall { to, verb, group, deadline, body });
+            Box::pin(async move { answer.await.map(|_| ()).map_err(ReplicaFailure::of_peer) })
+        }
+    }
+}
+
+/// Counts a write that came from another shard or node.
+pub(crate) fn check_rate(replicator: &Replicator, view: &MutationView<'_>) -> Result<(), ReplicaFailure> {
+    let schema = replicator.storage().borrow_schema();
     match schema.table_by_id(view.table) {
         Some(table) if admission::may_be_limited(table) => {
             replicator.limiter().check(table, view.token, Operation::Write, false)

@@ -17,6 +17,7 @@ use query::partition_key_text;
 use query::system::Catalog;
 use reactor::metrics::Sample;
 use reactor::{Group, mesh};
+use replication::NotYet;
 use storage::TableReport;
 
 use super::error::ApiError;
@@ -281,8 +282,12 @@ pub(crate) async fn flush(tables: Vec<TableName>) -> Result<(), ApiError> {
 
 /// Removes all rows of the tables on every shard. If one table fails, those before it have lost their rows.
 pub(crate) async fn truncate(tables: Vec<TableName>) -> Result<(), ApiError> {
-    let shard = here()?;
+    let (shard, schema) = (here()?, schema()?);
     for table in tables {
+        if let Some(found) = schema.table_by_id(table.id) {
+            let checked = shard.replicator().check_only_here(found, NotYet::Truncation);
+            checked.map_err(|error| ApiError::bad(error.to_string()))?;
+        }
         shard.storage().truncate(table.id).await?;
     }
     Ok(())

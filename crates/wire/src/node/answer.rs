@@ -115,8 +115,8 @@ impl<'a> Answer<'a> {
     /// Reads a message. Whether it fits the table is told by [`Answer::fits`].
     ///
     /// # Errors
-    /// [`NodeError`] for bytes that are not exactly one message, for a mutation that is damaged or whose token
-    /// is not its key's, and for partitions out of order or behind the end.
+    /// [`NodeError`] for bytes that are not exactly one message, for a mutation that is damaged or whose
+    /// token is not its key's, and for partitions out of order or behind the end.
     pub fn decode(message: &'a [u8]) -> Result<Self, NodeError> {
         let mut reader = Reader::new(message);
         let count = reader.u32("the number of partitions")? as usize;

@@ -158,6 +158,12 @@ impl Reader<'_> {
         })
     }
 
+    /// Whether this node's shards together have all of a stored table: then each answers for its tablets.
+    fn is_of_this_node(&self) -> bool {
+        let table = &self.plan.table;
+        self.engine.stored_table(table.id()).is_some() && self.engine.replicator().is_only_here(table)
+    }
+
     /// Several keys, a range, or the rest of either.
     pub(super) async fn many(
         &self,
@@ -168,7 +174,7 @@ impl Reader<'_> {
     ) -> Result<(), QueryError> {
         let (plan, table, binding) = (self.plan, &self.plan.table, request.binding);
         if let (Some(text), None) = (&plan.parallel, &state)
-            && self.engine.stored_table(table.id()).is_some()
+            && self.is_of_this_node()
         {
             let what = (plan, &**text);
             return parallel::aggregate(self.engine, request, what, self.level, self.timeout, rows).await;

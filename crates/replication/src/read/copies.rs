@@ -1,0 +1,136 @@
+//! Reads one page of a part from several replicas, or from one on another node.
+//!
+//! Of one partition the nearest replica sends contents and the others digests; unless those agree, contents
+//! are taken from all. Of a range all send contents. What the merge shows that a replica lacks is written to
+//! it before the read goes on, so that a value that was read at a level is not lost to the next reader at it.
+
+use model::reconcile::Purge;
+use smallvec::SmallVec;
+use storage::{PartitionRange, ReadCommand};
+use wire::node::answer::Answer;
+
+use super::ask::{Question, Replies};
+use super::collect::{Reading, Watched};
+use super::merge::{Merge, Merged, Next};
+use super::position::behind;
+use super::raw_page::PageOf;
+use super::replica::{Reply, Want, checked};
+use super::rest::{Part, Rest};
+use super::{ReadLimits, repair};
+use crate::error::{ReplicaFailure, ReplicationError};
+use crate::plan::{Plan, Planned};
+use crate::tally::Ended;
+
+/// The table option `read_repair` that leaves replicas as they are.
+const NO_REPAIR: &str = "NONE";
+
+/// Reads the next page of `part`; `rest` is what is left of the read, with that part at its beginning.
+pub(super) async fn read(
+    reading: &Reading<'_>,
+    plan: &Plan,
+    part: &ReadCommand,
+    rest: Rest,
+    watched: &mut Watched<'_>,
+) -> Result<Part, ReplicationError> {
+    let table = &reading.command.table;
+    let options = table.options();
+    let now_s = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(0);
+    let gc_before = now_s.saturating_sub(options.gc_grace_seconds);
+    let had = rest.inside.map_or(0, |inside| inside.rows);
+    let of_partition = |most: usize| most.max(1).saturating_sub(had).max(1);
+    let limits = ReadLimits {
+        rows: reading.limits.rows,
+        rows_per_partition: reading.limits.rows_per_partition.map(of_partition),
+    };
+    let (reversed, now) = (part.reversed, part.now);
+    let page = PageOf { table: table.id(), reversed, limits, now, gc_before, contents: true };
+    let deadline = reading.time.of_page();
+    let question = Question { replicator: reading.replicator, plan, command: part, page, deadline };
+    let replies = match contents(&question).await {
+        Ok(replies) => replies,
+        Err(Ended::Again(error)) => return Ok(Part::Again(rest, error)),
+        Err(Ended::Failed(error)) => return Err(error),
+    };
+    let mut answers: SmallVec<[(Planned, Answer<'_>); 5]> = SmallVec::new();
+    for (planned, reply) in &replies {
+        if let Reply::Contents(bytes) = reply {
+            let broken = |error: String| ReplicaFailure::Failed(error).at(planned.replica, plan.required);
+            answers.push((*planned, checked(part, bytes).map_err(broken)?));
+        }
+    }
+    let merge = Merge {
+        command: part,
+        rows_per_partition: reading.limits.rows_per_partition,
+        purge: Purge { now, gc_before, timestamp_limit: i64::MAX },
+        repairs: answers.len() > 1 && options.read_repair != NO_REPAIR,
+        answers: &answers,
+        inside: rest.inside,
+    };
+    let Merged { next, lacking } = merge.hand_over(watched).await;
+    if !lacking.is_empty() {
+        let lacking = lacking.into_iter().map(|(at, mutation)| (answers[at].0, mutation)).collect();
+        repair::write(reading.replicator, plan, lacking, deadline).await?;
+    }
+    let makes_no_progress = match (&next, &rest.range) {
+        (Next::Within(_, slices, _), PartitionRange::Key(_)) => *slices == rest.slices,
+        _ => false,
+    };
+    if makes_no_progress {
+        let reason = "its answer ends where it begins".to_owned();
+        return Err(ReplicaFailure::Failed(reason).at(answers[0].0.replica, plan.required));
+    }
+    Ok(go_on(next, rest))
+}
+
+/// What is left of a read behind a page.
+fn go_on(next: Next, rest: Rest) -> Part {
+    match next {
+        Next::Stopped => Part::Stopped,
+        Next::Done => Part::Done,
+        Next::Behind(key) => match behind(&rest.range, &key) {
+            Some(range) => Part::Left(Rest { range, ..rest }),
+            None => Part::Done,
+        },
+        Next::Within(key, slices, inside) => {
+            let then = match &rest.range {
+                PartitionRange::Key(_) => rest.then,
+                range @ PartitionRange::Between { .. } => behind(range, &key),
+            };
+            Part::Left(Rest { range: PartitionRange::Key(key), slices, inside: Some(inside), then })
+        }
+    }
+}
+
+/// Contents of as many replicas as the level needs, or of one with whose contents the others agree.
+async fn contents(question: &Question<'_>) -> Result<Replies, Ended> {
+    let (readers, spares) = question.plan.readers();
+    let compares = readers.len() > 1 && matches!(question.command.range, PartitionRange::Key(_));
+    let want = |at: usize| match (compares, at) {
+        (false, _) => Want::Contents,
+        (true, 0) => Want::ContentsAndDigest,
+        (true, _) => Want::Digest,
+    };
+    let readers: SmallVec<[(Planned, Want); 5]> =
+        readers.iter().enumerate().map(|(at, planned)| (*planned, want(at))).collect();
+    let replies = question.ask(Replies::new(), &readers, &spares).await?;
+    if !compares || agree(question.command, &replies) {
+        return Ok(replies);
+    }
+    let was_asked = |spare: &Planned| replies.iter().any(|(planned, _)| planned.replica == spare.replica);
+    let spares: SmallVec<[Planned; 5]> = spares.iter().filter(|spare| !was_asked(spare)).copied().collect();
+    let (held, digests): (Replies, Replies) =
+        replies.into_iter().partition(|(_, reply)| matches!(reply, Reply::Contents(_)));
+    let again: SmallVec<[(Planned, Want); 5]> =
+        digests.iter().map(|(planned, _)| (*planned, Want::Contents)).collect();
+    question.ask(held, &again, &spares).await
+}
+
+/// Whether all digests are those of the contents.
+fn agree(command: &ReadCommand, replies: &Replies) -> bool {
+    let mut digests = replies.iter().map(|(_, reply)| match reply {
+        Reply::Digest(digest) => Some(*digest),
+        Reply::Contents(bytes) => checked(command, bytes).ok().and_then(|answer| answer.digest),
+    });
+    let Some(Some(first)) = digests.next() else { return false };
+    digests.all(|digest| digest == Some(first))
+}

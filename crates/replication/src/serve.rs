@@ -1,0 +1,142 @@
+//! The replica's half: requests of coordinators on other nodes.
+//!
+//! What arrives is parsed and never trusted. Before a request is begun its time must not be over, and this
+//! shard must be a replica of the tablet by its own routing, since the command that the coordinator names; a
+//! state that the coordinator knows and this shard does not is waited for. Invariant: a replica that has not
+//! the tablet answers that the request is stale, never as if it had an empty one.
+
+use std::rc::Rc;
+
+use cluster::net::{Network, Request};
+use model::mutation::MutationView;
+use model::tablet::TabletId;
+use model::{Table, TableId};
+use reactor::Deadline;
+use storage::Storage;
+use wire::node::NodeError;
+use wire::node::fault::{Fault, FaultKind};
+use wire::node::frame::Verb;
+use wire::node::mutate::{self, Entry};
+use wire::node::read::Read;
+
+use crate::error::ReplicaFailure;
+use crate::peers::{NetworkPeers, NoPeers};
+use crate::read;
+use crate::replicator::Replicator;
+use crate::write::send;
+
+/// Serves this shard's requests of other nodes.
+fn register(network: &Rc<Network>, replicator: &Replicator) {
+    for verb in [Verb::Mutate, Verb::Read, Verb::Digest] {
+        let serving = replicator.downgrade();
+        network.register(verb, move |request: Request| {
+            let serving = serving.get();
+            async move {
+                let ended = || Fault::new(FaultKind::NotServed, "the shard is stopping");
+                serving.ok_or_else(ended)?.serve(request.verb, &request.body, request.deadline).await
+            }
+        });
+    }
+}
+
+impl Replicator {
+    /// The replicator of this shard, on a node of `data_center`; other shards' calls find it from now on. If
+    /// this shard has a network, other nodes' requests are served from now on.
+    pub fn new(storage: Storage, data_center: impl Into<String>) -> Self {
+        let Ok(network) = Network::here() else {
+            return Self::with_peers(storage, data_center, Rc::new(NoPeers));
+        };
+        let peers = Rc::new(NetworkPeers::new(Rc::clone(&network)));
+        let replicator = Self::with_peers(storage, data_center, peers);
+        register(&network, &replicator);
+        replicator
+    }
+
+    /// Serves a request of a coordinator on another node; returns the body of the answer.
+    ///
+    /// # Errors
+    /// The [`Fault`] for the coordinator.
+    pub async fn serve(&self, verb: Verb, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, Fault> {
+        if deadline.is_past() {
+            return Err(Fault::new(FaultKind::TimedOut, "the request came too late"));
+        }
+        match verb {
+            Verb::Mutate => self.serve_writes(body, deadline).await,
+            Verb::Read | Verb::Digest => {
+                let read = Read::decode(body).map_err(invalid)?;
+                read::serve(self, verb, &read, deadline).await.map_err(ReplicaFailure::into_fault)
+            }
+            verb => Err(Fault::new(FaultKind::NotServed, format!("{verb:?} is no request for a replica"))),
+        }
+    }
+
+    async fn serve_writes(&self, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, Fault> {
+        let message = mutate::decode(body).map_err(invalid)?;
+        if !message.forward.is_empty() {
+            return Err(Fault::new(FaultKind::NotServed, "writes are not passed on to other replicas yet"));
+        }
+        for entry in &message.entries {
+            self.take(entry, deadline).await.map_err(ReplicaFailure::into_fault)?;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Applies a mutation of another node.
+    async fn take(&self, entry: &Entry<'_>, deadline: Deadline) -> Result<(), ReplicaFailure> {
+        let Entry { version, since, mutation } = entry;
+        let table = self.table_at(mutation.table, *version, deadline).await?;
+        self.check_replica(&table, table.tablets().tablet_of(mutation.token), *since)?;
+        if !mutation.fits(&table) {
+            return Err(ReplicaFailure::Misfit(mutation.table));
+        }
+        self.storage().check_mutation_size(mutation.as_bytes())?;
+        send::check_rate(self, mutation)?;
+        self.apply(mutation, deadline).await
+    }
+
+    async fn apply(&self, mutation: &MutationView<'_>, deadline: Deadline) -> Result<(), ReplicaFailure> {
+        self.storage().apply_checked(mutation, deadline).await.map_err(ReplicaFailure::from)
+    }
+
+    /// The table, once this shard's routing of it is as late as the coordinator's.
+    pub(crate) async fn table_at(
+        &self,
+        table: TableId,
+        version: u64,
+        deadline: Deadline,
+    ) -> Result<Rc<Table>, ReplicaFailure> {
+        if version == 0 {
+            return Err(ReplicaFailure::Failed(format!("table {table} is each node's own")));
+        }
+        if !self.view().wait_for_version(table, version, deadline).await {
+            return Err(ReplicaFailure::Stale(format!("routing {version} of table {table} is not known")));
+        }
+        self.storage().borrow_schema().table_by_id(table).cloned().ok_or(ReplicaFailure::TableGone(table))
+    }
+
+    /// Checks that this shard has been a replica of a tablet since a command.
+    pub(crate) fn check_replica(
+        &self,
+        table: &Table,
+        tablet: TabletId,
+        since: u64,
+    ) -> Result<(), ReplicaFailure> {
+        self.view().with_routing(table, |routing| {
+            let replicas = routing.replicas(tablet).iter().zip(routing.since(tablet));
+            let own = replicas.into_iter().find(|(replica, _)| **replica == self.own());
+            if own.is_some_and(|(_, own_since)| *own_since == since) {
+                return Ok(());
+            }
+            Err(ReplicaFailure::Stale(format!(
+                "tablet {} of table {} has not been here since command {since}, by routing {}",
+                tablet.0,
+                table.id(),
+                routing.version()
+            )))
+        })
+    }
+}
+
+fn invalid(error: NodeError) -> Fault {
+    Fault::new(FaultKind::Invalid, error.to_string())
+}
