@@ -1,0 +1,160 @@
+//! What is not done yet over several replicas is refused before anything is done, and what no honest
+//! coordinator sends is refused by a replica.
+
+use std::time::Duration;
+
+use model::clustering::Slice;
+use model::mutation::MutationView;
+use model::partition_key::DecoratedKey;
+use reactor::Deadline;
+use replication::{
+    Ballot, BatchFailure, BatchWrite, CasDeadlines, CasError, CasRead, CasRequest, Consistency, NotYet,
+    ReadLimits, ReplicationError,
+};
+use storage::{PartitionRange, ReadCommand};
+use wire::node::fault::FaultKind;
+use wire::node::frame::Verb;
+use wire::node::mutate::{self, Entry, Mutate};
+
+use super::nodes::{ALL, Nodes, RF3, Reader, TABLE, THREE, renamed, run};
+use super::writes::{BASE, Kind, Write};
+
+fn deadline() -> Deadline {
+    Deadline::after(Duration::from_secs(2))
+}
+
+fn mutation(nodes: &Nodes) -> Vec<u8> {
+    let kind = Kind::Insert(0, 0, 1, false);
+    Write { key: 1, timestamp: 1, local: 0, base: BASE, kind }.mutation(&nodes.table)
+}
+
+/// Checks that an error names what is refused, and that no node was asked.
+fn refused(nodes: &Nodes, error: &ReplicationError, expected: NotYet) {
+    assert!(matches!(error, ReplicationError::NotYet { what } if *what == expected), "{error:?}");
+    assert_eq!(nodes.others.calls.take(), []);
+}
+
+struct Never;
+
+impl CasRequest for Never {
+    type Error = ();
+
+    fn reads(&self) -> (Vec<CasRead>, u32) {
+        (Vec::new(), BASE)
+    }
+
+    fn decide(
+        &mut self,
+        _: &replication::lwt::Current,
+        _: Ballot,
+        _: &mut Vec<u8>,
+    ) -> Result<bool, Self::Error> {
+        panic!("a refused request is not decided")
+    }
+}
+
+/// Runs `work` where the table has replicas on three nodes.
+fn with_three<F: Future<Output = ()> + 'static>(work: impl FnOnce(Nodes) -> F + 'static) {
+    let ran = run(1, || async move {
+        let nodes = Nodes::open(&RF3, &THREE, &[1, 2, 3], 0).await;
+        work(nodes).await;
+    });
+    assert_eq!(ran, Ok(()));
+}
+
+#[test]
+fn counters_of_several_replicas_are_refused() {
+    with_three(|nodes| async move {
+        let (bytes, level) = (mutation(&nodes), Consistency::One);
+        let counted = nodes.replicator.count(&nodes.table, &bytes, [1; 16], level, deadline()).await;
+        refused(&nodes, &counted.expect_err("counters"), NotYet::Counters);
+        nodes.close();
+    });
+}
+
+#[test]
+fn conditions_over_several_replicas_are_refused() {
+    with_three(|nodes| async move {
+        let key = DecoratedKey::new(vec![1]);
+        let deadlines = CasDeadlines { contention: deadline(), write: deadline() };
+        let levels = (Consistency::Serial, Consistency::Quorum);
+        let decided = nodes.replicator.cas(&nodes.table, &key, &mut Never, levels, deadlines).await;
+        let Err(CasError::Replication(error)) = decided else { panic!("{decided:?}") };
+        refused(&nodes, &error, NotYet::Conditions);
+        nodes.close();
+    });
+}
+
+#[test]
+fn truncation_of_several_replicas_is_refused() {
+    with_three(|nodes| async move {
+        let truncated = nodes.replicator.truncate(&nodes.table, deadline()).await;
+        refused(&nodes, &truncated.expect_err("truncation"), NotYet::Truncation);
+        nodes.close();
+    });
+}
+
+#[test]
+fn logged_batches_over_several_replicas_are_refused() {
+    with_three(|nodes| async move {
+        let write = BatchWrite { table: nodes.table.clone(), mutation: mutation(&nodes) };
+        let written = nodes.replicator.write_batch([7; 16], vec![write], Consistency::One, deadline()).await;
+        let Err(BatchFailure::Write { at: 0, error }) = written else { panic!("{written:?}") };
+        refused(&nodes, &error, NotYet::LoggedBatches);
+        nodes.close();
+    });
+}
+
+#[test]
+fn a_replica_takes_only_what_is_for_it() {
+    with_three(|nodes| async move {
+        let bytes = mutation(&nodes);
+        let message = |table, version, since| {
+            let bytes = renamed(&bytes, table);
+            let mutation = MutationView::parse(&bytes).expect("a mutation");
+            let entries = vec![Entry { version, since, mutation }];
+            let mut out = Vec::new();
+            mutate::encode(&Mutate { born_us: 1, entries, forward: Vec::new() }, &mut out);
+            out
+        };
+        let routing = nodes.replicator.routing(&nodes.table);
+        let (version, since) = (routing.version(), routing.since(model::tablet::TabletId(0))[0]);
+        let serve = async |body: &[u8]| nodes.replicator.serve(Verb::Mutate, body, deadline()).await;
+        let fault = async |body: &[u8]| serve(body).await.expect_err("a fault").kind;
+        assert_eq!(serve(&message(TABLE, version, since)).await, Ok(Vec::new()));
+        assert_eq!(fault(&message(TABLE, version, since + 1)).await, FaultKind::Stale);
+        assert_eq!(fault(&message(TABLE, version + 1, since)).await, FaultKind::Stale, "waited for in vain");
+        assert_eq!(fault(&message(TABLE, 0, since)).await, FaultKind::Failed, "a node's own tables");
+        assert_eq!(fault(&message(model::TableId([77; 16]), 1, since)).await, FaultKind::Stale);
+        assert_eq!(fault(&message(ALL, 1, since)[..40]).await, FaultKind::Invalid);
+        let late = Deadline::after(Duration::ZERO);
+        let body = message(TABLE, version, since);
+        let served = nodes.replicator.serve(Verb::Mutate, &body, late).await;
+        assert_eq!(served.expect_err("a late request").kind, FaultKind::TimedOut);
+        let served = nodes.replicator.serve(Verb::Ping, &[], deadline()).await;
+        assert_eq!(served.expect_err("no request for replicas").kind, FaultKind::NotServed);
+        nodes.close();
+    });
+}
+
+#[test]
+fn an_answer_that_makes_no_progress_fails_the_read() {
+    with_three(|nodes| async move {
+        nodes.give(1, &mutation(&nodes)).await;
+        nodes.others.lies.set(true);
+        let command = ReadCommand {
+            table: nodes.table.clone(),
+            range: PartitionRange::Key(DecoratedKey::new(vec![1])),
+            slices: [Slice::all()].into_iter().collect(),
+            reversed: false,
+            now: BASE,
+            bypass_cache: false,
+        };
+        let (mut reader, limits, level) =
+            (Reader::new(None, None), ReadLimits::default(), Consistency::Quorum);
+        let read = nodes.replicator.read(&command, limits, level, deadline(), &mut reader).await;
+        let Err(ReplicationError::Failed { reason, .. }) = read else { panic!("{read:?}") };
+        assert_eq!(reason, "its answer ends where it begins");
+        nodes.close();
+    });
+}
