@@ -1,0 +1,123 @@
+"""Rows with copies on three nodes, as processes: levels, a node that is killed, what it missed, and what is refused."""
+
+import struct
+import unittest
+
+import native
+from test_agreement import INVALID, KEYSPACE, Nodes, until
+
+ONE, QUORUM, ALL = 1, 4, 5
+UNAVAILABLE = 0x1000
+ROWS = 200
+
+
+def ask(node, statement, level=QUORUM, page_size=None):
+    """The rows of a statement at a level."""
+    with node.connect() as c:
+        body = native.long_text(statement) + native.parameters(c.version, page_size=page_size, consistency=level)
+        return native.rows_of(c.ask(native.QUERY, body)[2])
+
+
+def keys(node, statement, level=QUORUM):
+    return sorted(struct.unpack(">i", row[0])[0] for row in ask(node, statement, level))
+
+
+class Copies(Nodes):
+    def three(self, keyspace):
+        nodes = self.nodes(3)
+        for node in nodes:
+            node.start()
+        for node in nodes:
+            node.ready()
+        self.agree(nodes)
+        nodes[0].query(KEYSPACE.format(keyspace))
+        nodes[0].query(f"CREATE TABLE {keyspace}.t (k int, c int, s text static, v text, PRIMARY KEY (k, c))")
+        # All are up in the opinion of all.
+        for node in nodes:
+            until("a write at ALL", lambda: self.succeeds(node, f"INSERT INTO {keyspace}.t (k, c) VALUES (-1, 0)", ALL))
+        return nodes
+
+    def succeeds(self, node, statement, level):
+        return self.code(node, statement, level) is None
+
+    def is_down(self, others, table):
+        """Whether all the others know that a node of three does not live."""
+        return all(self.code(node, f"SELECT k FROM {table} WHERE k = 1", ALL) == UNAVAILABLE for node in others)
+
+    def code(self, node, statement, level):
+        try:
+            ask(node, statement, level)
+        except native.Refused as refused:
+            return refused.code
+
+    def refused(self, node, statement, level, code):
+        with self.assertRaises(native.Refused) as refused:
+            ask(node, statement, level)
+        self.assertEqual(refused.exception.code, code, refused.exception.message)
+        return refused.exception.message
+
+    def test_what_is_written_at_quorum_is_read_at_quorum_whoever_is_killed(self):
+        nodes = self.three("q")
+        for key in range(ROWS):
+            node = nodes[key % 3]
+            ask(node, f"INSERT INTO q.t (k, c, s, v) VALUES ({key}, 1, 'static', 'before')")
+        for node in nodes:
+            self.assertEqual(keys(node, "SELECT k FROM q.t WHERE k >= 0 ALLOW FILTERING"), list(range(ROWS)))
+            self.assertEqual(keys(node, "SELECT k FROM q.t WHERE k >= 0 ALLOW FILTERING", ALL), list(range(ROWS)))
+            self.assertEqual(struct.unpack(">q", ask(node, "SELECT count(*) FROM q.t")[0][0])[0], ROWS + 1)
+        nodes[2].kill()
+        until("node 3 to be down", lambda: self.is_down(nodes[:2], "q.t"))
+        message = self.refused(nodes[0], "SELECT k FROM q.t WHERE k = 1", ALL, UNAVAILABLE)
+        self.assertIn("ALL", message)
+        for key in range(ROWS):
+            node = nodes[key % 2]
+            if key % 4 == 0:
+                ask(node, f"DELETE FROM q.t WHERE k = {key}")
+            else:
+                ask(node, f"UPDATE q.t SET v = 'after' WHERE k = {key} AND c = 1")
+        left = [key for key in range(ROWS) if key % 4]
+        self.assertEqual(keys(nodes[1], "SELECT k FROM q.t WHERE k >= 0 ALLOW FILTERING"), left)
+        # It has missed all that. With node 1 killed each quorum needs it, and what the other knows holds.
+        nodes[2].start().ready()
+        until("all to be up", lambda: all(self.succeeds(n, "SELECT k FROM q.t WHERE k = 1", ALL) for n in nodes))
+        nodes[0].kill()
+        until("node 1 to be down", lambda: self.is_down(nodes[1:], "q.t"))
+        for node in nodes[1:]:
+            self.assertEqual(keys(node, "SELECT k FROM q.t WHERE k >= 0 ALLOW FILTERING"), left)
+            for key in range(0, ROWS, 7):
+                rows = ask(node, f"SELECT v, s FROM q.t WHERE k = {key}")
+                self.assertEqual(rows, [] if key % 4 == 0 else [[b"after", b"static"]])
+        # Those reads have repaired it: it has all of it by itself.
+        self.assertEqual(keys(nodes[2], "SELECT k FROM q.t WHERE k >= 0 ALLOW FILTERING", ONE), left)
+
+    def test_what_copies_cannot_do_yet_is_refused_with_a_sentence(self):
+        nodes = self.three("r")
+        nodes[0].query("CREATE TABLE r.n (k int PRIMARY KEY, n counter)")
+        refusals = [
+            "TRUNCATE r.t",
+            "INSERT INTO r.t (k, c) VALUES (1, 1) IF NOT EXISTS",
+            "UPDATE r.n SET n = n + 1 WHERE k = 1",
+            "BEGIN BATCH INSERT INTO r.t (k, c) VALUES (1, 1); INSERT INTO r.t (k, c) VALUES (2, 1); APPLY BATCH",
+        ]
+        for node in nodes:
+            for statement in refusals:
+                self.assertIn("not done yet", self.refused(node, statement, QUORUM, INVALID))
+        unlogged = "BEGIN UNLOGGED BATCH INSERT INTO r.t (k, c) VALUES (1, 1); INSERT INTO r.t (k, c) VALUES (2, 1); APPLY BATCH"
+        ask(nodes[0], unlogged)
+        self.assertEqual(keys(nodes[1], "SELECT k FROM r.t WHERE k > 0 ALLOW FILTERING"), [1, 2])
+
+    def test_one_copy_each_is_read_and_written_from_any_node(self):
+        nodes = self.three("o")
+        single = "CREATE KEYSPACE single WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+        nodes[0].query(single)
+        nodes[0].query("CREATE TABLE single.t (k int PRIMARY KEY, v text)")
+        for key in range(ROWS):
+            ask(nodes[key % 3], f"INSERT INTO single.t (k, v) VALUES ({key}, 'v')", ONE)
+        for node in nodes:
+            self.assertEqual(keys(node, "SELECT k FROM single.t", ONE), list(range(ROWS)))
+            self.assertEqual(keys(node, "SELECT k FROM single.t", QUORUM), list(range(ROWS)))
+            self.assertEqual(keys(node, "SELECT k FROM single.t WHERE k = 17", ALL), [17])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
