@@ -274,6 +274,16 @@ impl World {
         self.start(id);
     }
 
+    /// As [`World::restart`], with another number of shards.
+    ///
+    /// # Panics
+    /// When the node is running, or `shards` is zero.
+    pub fn restart_with(&mut self, id: NodeId, shards: usize) {
+        assert!(shards > 0, "a node without shards");
+        self.nodes[id.0].count = shards;
+        self.restart(id);
+    }
+
     /// Asks a node to end, as SIGTERM does.
     pub fn terminate(&mut self, id: NodeId) {
         self.core.note("terminate", [id.0 as u64, 0, 0]);
