@@ -4,7 +4,7 @@
 #   make test     everything CI runs (sets up what it needs itself)
 #   make bench    the numbers kept in perf/; SHORT=1: everything once, in a few minutes; SCENARIO="s1 s3": those of perf/bench
 #   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
-#   make sim SEED=n | SEEDS=a..b   replay or search in simulation
+#   make sim SEED=n | SEEDS=a..b   replay or search in simulation; WORLD=storage | statements | cluster: in that one alone
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
 #   make sanitize the memory crate's tests under the address sanitizer
 #   make exchange a real Cassandra takes our table files and answers with the same rows (nightly)
@@ -40,7 +40,7 @@ test:
 
 # Built with everything else: alone, other features of its dependencies would build them anew.
 sim: release
-	target/release/ceto-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	target/release/ceto-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(WORLD),--world $(WORLD))
 
 compat: release
 	tests/compat/run.sh

@@ -4,8 +4,11 @@
 //! `table` is the shape of the tables, `history` the model: every operation that was begun, and what a read
 //! may see after it. `workload` does the operations on the node, `run` drives the world and crashes it,
 //! `removal` takes names off its disk in between. One seed is one run, byte for byte. `statements` does the
-//! same with whole statements of many clients at once. Never shipped.
+//! same with whole statements of many clients at once, `cluster` with several nodes and what befalls them.
+//! `answer` has what statements answer. Never shipped.
 
+pub mod answer;
+pub mod cluster;
 pub mod history;
 pub mod removal;
 pub mod run;

@@ -1,6 +1,7 @@
 //! Runs seeds of the simulations and says which failed and how to see it again.
 
 use std::num::NonZero;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use sim::removal::Removals;
@@ -13,13 +14,18 @@ enum World {
     Storage,
     /// Statements of clients that compare and set, and that count.
     Statements,
+    /// Several nodes under crashes, partitions and the like, and clients of all of them.
+    Cluster,
 }
 
 impl World {
+    const ALL: [Self; 3] = [Self::Storage, Self::Statements, Self::Cluster];
+
     fn run(self, seed: u64, steps: u64) -> Outcome {
         match self {
             World::Storage => sim::run::run(seed, steps),
             World::Statements => sim::statements::run(seed, steps),
+            World::Cluster => sim::cluster::run(seed, steps),
         }
     }
 
@@ -27,11 +33,12 @@ impl World {
         match self {
             World::Storage => "storage",
             World::Statements => "statements",
+            World::Cluster => "cluster",
         }
     }
 }
 
-/// Simulates one node: random work, a disk that lies, crashes; checked against a model.
+/// Simulates nodes: random work, disks that lie, crashes, broken networks; checked against models.
 #[derive(Parser)]
 #[command(name = "ceto-sim")]
 struct Arguments {
@@ -64,6 +71,8 @@ struct Total {
     failed: u64,
     lives: u64,
     removals: Removals,
+    /// Virtual time of each world, and how long it took.
+    times: [(Duration, Duration); World::ALL.len()],
 }
 
 impl Total {
@@ -71,16 +80,29 @@ impl Total {
         self.failed += other.failed;
         self.lives += other.lives;
         self.removals += other.removals;
+        for (time, other) in self.times.iter_mut().zip(other.times) {
+            *time = (time.0 + other.0, time.1 + other.1);
+        }
         self
     }
 }
 
+/// The real time, which the simulated nodes never see.
+#[allow(clippy::disallowed_methods, reason = "how fast a simulation runs is measured outside of it")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
 /// Runs a seed in the worlds that are asked for, and says how it went.
 fn run(arguments: &Arguments, seed: u64) -> Total {
-    let worlds = [World::Storage, World::Statements];
     let mut total = Total::default();
-    for world in worlds.into_iter().filter(|world| arguments.world.is_none_or(|only| only == *world)) {
+    for (at, world) in World::ALL.into_iter().enumerate() {
+        if arguments.world.is_some_and(|only| only != world) {
+            continue;
+        }
+        let began = now();
         let (outcome, name) = (world.run(seed, arguments.steps), world.name());
+        total.times[at] = (outcome.passed, began.elapsed());
         let (lives, trace) = (outcome.lives, outcome.trace_hash);
         total.lives += lives;
         total.removals += outcome.removals;
@@ -119,6 +141,13 @@ fn main() -> std::process::ExitCode {
         let totals = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| broken()));
         totals.fold(Total::default(), Total::add)
     });
+    for (world, (passed, took)) in World::ALL.iter().zip(total.times) {
+        if !took.is_zero() {
+            let (passed, took) = (passed.as_secs_f64(), took.as_secs_f64());
+            let (name, speed) = (world.name(), passed / took);
+            println!("{name}: {passed:.1} virtual seconds in {took:.1} s of one core, {speed:.1} a second");
+        }
+    }
     let Removals { taken, refused, reads_refused, went_on } = total.removals;
     println!(
         "{} seeds, {} failed; {} lives; {taken} names taken away between lives: {refused} starts and {reads_refused} times \

@@ -2,6 +2,7 @@
 //! names that go missing in between.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use reactor::driver::sim::{DiskFaults, World};
 
@@ -26,6 +27,8 @@ pub struct Outcome {
     pub removals: Removals,
     /// Each of them, and what came of it.
     pub taken_away: Vec<String>,
+    /// Virtual time that passed.
+    pub passed: Duration,
     /// The failure, with the last log lines; `None` if all was right.
     pub failure: Option<String>,
 }
@@ -93,13 +96,23 @@ pub fn run(seed: u64, steps: u64) -> Outcome {
         world.restart(id);
     }
     let lives = shared.borrow().lives;
+    outcome(&world, remover, lives, failure)
+}
+
+fn outcome(world: &World, remover: Remover, lives: u64, failure: Option<String>) -> Outcome {
     let failure = failure.map(|failure| {
         let log = world.log();
         let tail = log[log.len().saturating_sub(30)..].join("\n");
         format!("{failure}\n{tail}")
     });
-    let removals = remover.removals;
-    Outcome { trace_hash: world.trace_hash(), lives, removals, taken_away: remover.into_told(), failure }
+    Outcome {
+        trace_hash: world.trace_hash(),
+        lives,
+        removals: remover.removals,
+        taken_away: remover.into_told(),
+        passed: world.now(),
+        failure,
+    }
 }
 
 fn checked(shared: &crate::workload::SharedRef) -> bool {

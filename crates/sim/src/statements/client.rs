@@ -3,56 +3,18 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use query::{ClientState, Engine, QueryError, Response};
+use query::{Engine, QueryError};
 use reactor::Group;
 use wire::consistency::Consistency;
-use wire::reader::Reader;
-use wire::request::QueryParameters;
-use wire::types::read_option;
-use wire::version::ProtocolVersion;
 
 use super::register::Value;
 use super::{KEYS, Shared};
+use crate::answer::{self, Sending, int};
 
-/// Runs a statement; the first row of its answer.
-pub(super) async fn execute(engine: &Engine, text: &str) -> Result<Option<Vec<Option<Vec<u8>>>>, QueryError> {
-    let parameters = QueryParameters::at(Consistency::One, ProtocolVersion::LATEST);
-    let mut response = Response::default();
-    engine.query(&ClientState::internal(), text, &parameters, &mut response).await?;
-    Ok(first_row(&response.body))
-}
-
-/// The first row of a ROWS body (native_protocol_v5.spec §4.2.5.2); `None` for other kinds.
-fn first_row(body: &[u8]) -> Option<Vec<Option<Vec<u8>>>> {
-    const ROWS: i32 = 2;
-    const GLOBAL_TABLE: i32 = 1;
-    let mut reader = Reader::new(body);
-    if reader.int().ok()? != ROWS {
-        return None;
-    }
-    let flags = reader.int().ok()?;
-    let columns = reader.int().ok()?;
-    if flags & GLOBAL_TABLE != 0 {
-        reader.string().ok()?;
-        reader.string().ok()?;
-    }
-    for _ in 0..columns {
-        if flags & GLOBAL_TABLE == 0 {
-            reader.string().ok()?;
-            reader.string().ok()?;
-        }
-        reader.string().ok()?;
-        read_option(&mut reader).ok()?;
-    }
-    if reader.int().ok()? == 0 {
-        return Some(Vec::new());
-    }
-    (0..columns).map(|_| reader.bytes().ok().map(|value| value.map(<[u8]>::to_vec))).collect()
-}
-
-fn int(value: Option<&Option<Vec<u8>>>) -> Value {
-    let bytes = value?.as_deref()?;
-    bytes.try_into().ok().map(u32::from_be_bytes)
+/// Runs a statement; the first row of its answer, `None` for an answer that has no rows.
+pub(super) async fn execute(engine: &Engine, text: &str) -> Result<Option<Vec<answer::Value>>, QueryError> {
+    let answered = answer::execute(engine, text, Sending::at(Consistency::One)).await?;
+    Ok(answered.map(|answered| answered.rows.into_iter().next().unwrap_or_default()))
 }
 
 fn below(limit: u64) -> u64 {

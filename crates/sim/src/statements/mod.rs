@@ -139,6 +139,7 @@ fn run_counted(seed: u64, steps: u64) -> (Outcome, [usize; 3]) {
         lives: shared.lives.get(),
         removals: Removals::default(),
         taken_away: Vec::new(),
+        passed: world.now(),
         failure,
     };
     (outcome, shared.registers.borrow().counts())

@@ -1,0 +1,220 @@
+//! The first and the last thing of a run: tables are made, and once all nodes are well again each of them
+//! looks at everything.
+//!
+//! The order is that of [`steps`]. Reads by a majority show from every node what was acknowledged. Reads of
+//! all copies repair them; after these each node shows the same by its nearest copy, and the copies are equal
+//! in all that they have, deletions included.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::clustering::Position;
+use model::partition_key::DecoratedKey;
+use reactor::{Deadline, Group, mesh};
+use replication::Replicator;
+use wire::consistency::Consistency;
+use wire::node::frame::Verb;
+use wire::node::read::{Partitions, Read, SliceList};
+
+use super::cells::Place;
+use super::client::{Client, fate};
+use super::requests::Scope;
+use super::{COPIES, KEYS, SETS};
+use crate::answer::Sending;
+
+/// How long it may take until a node is served again after all faults have ended.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(60);
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// The time at which digests are taken; nothing in the tables expires.
+const NOW: u32 = 1_800_000_000;
+
+/// What a node looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// All rows at a level.
+    Rows(Consistency),
+    /// Its own copies, as digests.
+    Digests,
+}
+
+/// Digests of partitions by table and key, each with the node that has the copy.
+pub(super) type Digests = BTreeMap<(&'static str, u32), (usize, Vec<u8>)>;
+
+/// One step of the last check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The node that looks.
+    pub(super) node: usize,
+    /// At what.
+    pub(super) look: Look,
+}
+
+/// All rows of elements and cells.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Everything {
+    elements: Vec<(u32, u32)>,
+    cells: BTreeMap<Place, u64>,
+}
+
+/// The steps of the last check of so many nodes.
+pub(super) fn steps(nodes: usize) -> Vec<Step> {
+    let each = |look| (0..nodes).map(move |node| Step { node, look });
+    let all = Step { node: 0, look: Look::Rows(Consistency::All) };
+    let quorum = each(Look::Rows(Consistency::Quorum));
+    quorum.chain([all]).chain(each(Look::Rows(Consistency::One))).chain(each(Look::Digests)).collect()
+}
+
+/// Makes the tables that are there from the beginning.
+///
+/// # Errors
+/// The statement that fails.
+pub(super) async fn prepare(client: &Client) -> Result<(), String> {
+    let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {COPIES}}}");
+    for text in [
+        format!(
+            "CREATE KEYSPACE IF NOT EXISTS sim WITH replication = {replication} AND tablets = {{'initial': 4}}"
+        ),
+        "CREATE TABLE IF NOT EXISTS sim.elements (p int, e int, PRIMARY KEY (p, e))".to_owned(),
+        "CREATE TABLE IF NOT EXISTS sim.cells (k int, c int, a bigint, b bigint, PRIMARY KEY (k, c))"
+            .to_owned(),
+    ] {
+        let sent = async || match client.send(&text, Sending::at(Consistency::Quorum)).await {
+            Ok(_) => Ok(Some(())),
+            Err(error) if fate(&error).is_some() => Ok(None),
+            Err(error) => Err(format!("{text}: {error:?}")),
+        };
+        client.settle(sent).await?;
+    }
+    Ok(())
+}
+
+/// Takes a step.
+///
+/// # Errors
+/// The contradiction.
+pub(super) async fn everything(client: &Client, step: Step) -> Result<(), String> {
+    let level = match step.look {
+        Look::Rows(level) => level,
+        Look::Digests => return digests(client).await,
+    };
+    let mut shown = Everything::default();
+    for partition in 0..SETS {
+        let rows = client.settle(async || client.show_sets(Some(partition), level, Some(7)).await).await?;
+        shown.elements.extend(rows);
+    }
+    shown.elements.sort_unstable();
+    let mut scanned = client.settle(async || client.show_sets(None, level, Some(5)).await).await?;
+    scanned.sort_unstable();
+    if scanned != shown.elements {
+        return Err(format!("a scan at {level} shows {scanned:?}, and partitions {:?}", shown.elements));
+    }
+    for key in 0..KEYS {
+        let rows = client.settle(async || client.show_cells(key, level, Scope::All, false).await).await?;
+        shown.cells.extend(rows);
+    }
+    let (there, gone) = {
+        let tables = client.shared.tables.borrow();
+        (tables.there(), tables.gone())
+    };
+    for table in there {
+        client.check_table(table, level).await?;
+    }
+    for table in gone {
+        client.check_gone(table).await?;
+    }
+    let mut settled = client.shared.settled.borrow_mut();
+    match &*settled {
+        Some(settled) if *settled != shown => {
+            Err(format!("at {level} there is {shown:?}, and all copies had {settled:?}"))
+        }
+        None if level == Consistency::All => {
+            *settled = Some(shown);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Compares the copies of this node with those that others have shown.
+async fn digests(client: &Client) -> Result<(), String> {
+    for shard in 0..reactor::shard_count() {
+        let taken = mesh::call(shard, Group::STATEMENT, || async {
+            let replicator = reactor::local::<Replicator>().ok_or("the shard has no replicas")?;
+            digests_here(&replicator).await
+        });
+        for (table, key, digest) in taken.await.map_err(|error| error.to_string())?? {
+            let mut digests = client.shared.digests.borrow_mut();
+            let (by, first) = digests.entry((table, key)).or_insert_with(|| (client.life.0, digest.clone()));
+            if *first != digest {
+                return Err(format!(
+                    "the copies of partition {key} of {table} on nodes {by} and {} differ",
+                    client.life.0
+                ));
+            }
+            client.shared.count("copy compared");
+        }
+    }
+    Ok(())
+}
+
+/// Digests of the partitions of which this shard has a copy.
+async fn digests_here(replicator: &Replicator) -> Result<Vec<(&'static str, u32, Vec<u8>)>, String> {
+    let mut taken = Vec::new();
+    for (name, keys) in [("elements", SETS), ("cells", KEYS)] {
+        let schema = replicator.storage().schema();
+        let table = schema.table("sim", name).ok_or_else(|| format!("table {name} is gone"))?.clone();
+        let routing = replicator.routing(&table);
+        for number in 0..keys {
+            let key = DecoratedKey::new(number.to_be_bytes().to_vec());
+            let tablet = routing.tablets().tablet_of(key.token);
+            let own = replicator.own();
+            let Some(place) = routing.replicas(tablet).iter().position(|replica| *replica == own) else {
+                continue;
+            };
+            let mut slices = Vec::new();
+            let read = Read {
+                table: table.id(),
+                version: routing.version(),
+                since: routing.since(tablet)[place],
+                now: NOW,
+                gc_before: 0,
+                digest: model::reconcile::DIGEST_VERSION as u8,
+                reversed: false,
+                bypass_cache: false,
+                counted: false,
+                rows: None,
+                rows_per_partition: None,
+                partitions: Partitions::Key(&key.key),
+                slices: SliceList::new([(Position::START, Position::END)], &mut slices),
+            };
+            let mut body = Vec::new();
+            read.encode(&mut body);
+            let deadline = Deadline::after(SETTLE_TIME_MAX);
+            let digest = replicator.serve(Verb::Digest, &body, deadline).await;
+            taken.push((name, number, digest.map_err(|fault| format!("a digest: {fault:?}"))?));
+        }
+    }
+    Ok(taken)
+}
+
+impl Client {
+    /// Asks until there is an answer.
+    ///
+    /// # Errors
+    /// A wrong answer, or none within [`SETTLE_TIME_MAX`].
+    pub(super) async fn settle<T>(
+        &self,
+        ask: impl AsyncFn() -> Result<Option<T>, String>,
+    ) -> Result<T, String> {
+        let began = reactor::now();
+        loop {
+            if let Some(answer) = ask().await? {
+                return Ok(answer);
+            }
+            if began.elapsed() > SETTLE_TIME_MAX {
+                return Err(format!("no answer within {SETTLE_TIME_MAX:?} of peace"));
+            }
+            reactor::sleep(TRY_AGAIN).await;
+        }
+    }
+}

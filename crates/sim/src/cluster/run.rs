@@ -1,0 +1,197 @@
+//! One seed from the founding of its cluster to the last check.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use reactor::driver::sim::{NodeId, World};
+
+use super::history::{self, History};
+use super::nemesis::Nemesis;
+use super::{Phase, SHARDS_MAX, Shared, check, node};
+use crate::removal::Removals;
+use crate::run::Outcome;
+
+/// Between two looks at the world.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long the founding, and each step of the last check, may take.
+const STEP_TIME_MAX: Duration = Duration::from_secs(300);
+/// How long all nodes may take to be open and agree once nothing is wrong any more.
+const PEACE_TIME_MAX: Duration = Duration::from_secs(120);
+/// Longest work of a seed, for each operation.
+const WORK_TIME_PER_OPERATION: Duration = Duration::from_millis(400);
+/// Lines of the nodes' logs, and of what clients did, in the text of a failure.
+const LINES_MAX: usize = 60;
+
+struct Run {
+    world: World,
+    ids: Vec<NodeId>,
+    shared: Rc<Shared>,
+    history: History,
+}
+
+/// Runs a seed for about `steps` operations of clients.
+pub fn run(seed: u64, steps: u64) -> Outcome {
+    run_counted(seed, steps).0
+}
+
+/// As [`run`], with the state that is left.
+pub(super) fn run_counted(seed: u64, steps: u64) -> (Outcome, Rc<Shared>) {
+    let mut run = Run::new(seed, steps);
+    let done = run.all(steps);
+    let shared = Rc::clone(&run.shared);
+    let failure = done.err().map(|wrong| {
+        let log = run.world.log();
+        let notes: Vec<_> = shared.notes.borrow().iter().cloned().collect();
+        let last = |lines: &[String]| lines[lines.len().saturating_sub(LINES_MAX)..].join("\n");
+        format!("{wrong}\n{}\n{}", last(&notes), last(&log))
+    });
+    let outcome = Outcome {
+        trace_hash: run.world.trace_hash(),
+        lives: shared.lives.borrow().values().sum(),
+        removals: Removals::default(),
+        taken_away: Vec::new(),
+        passed: run.world.now(),
+        failure,
+    };
+    // Control planes belong to the nodes, which end with the world.
+    shared.open.borrow_mut().clear();
+    (outcome, shared)
+}
+
+/// The address that the world gives its nodes, in the order of adding.
+fn address(at: usize) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, at as u8 + 1).into()
+}
+
+impl Run {
+    fn new(seed: u64, steps: u64) -> Self {
+        let mut world = World::new(seed);
+        let batch = world.random_u64().is_multiple_of(2);
+        let nodes = [3, 3, 3, 4, 5][(world.random_u64() % 5) as usize];
+        let racks = 1 + world.random_u64() % 3;
+        let shared = Rc::new(Shared { batch, racks, left: Cell::new(steps), ..Shared::default() });
+        shared.seeds.replace((0..nodes).map(address).collect());
+        let mut ids = Vec::new();
+        for at in 0..nodes {
+            let of_node = Rc::clone(&shared);
+            let shards = 1 + (world.random_u64() % SHARDS_MAX) as usize;
+            let id =
+                world.add_node(shards, move |info| node::main(info, at, address(at), Rc::clone(&of_node)));
+            assert_eq!(id.ip(), address(at), "the address of node {at}");
+            ids.push(id);
+        }
+        Self { world, ids, shared, history: History::default() }
+    }
+
+    fn all(&mut self, steps: u64) -> Result<(), String> {
+        self.until("founding", STEP_TIME_MAX, |shared| Ok(shared.phase.get() == Phase::Work))?;
+        let mut nemesis = Nemesis::new(&mut self.world, self.ids.clone(), self.shared.batch);
+        let end = self.world.now() + WORK_TIME_PER_OPERATION * u32::try_from(steps).unwrap_or(u32::MAX);
+        while self.shared.left.get() > 0 && self.world.now() < end {
+            nemesis.look(&mut self.world, &self.shared)?;
+            self.note_calm(&nemesis);
+            self.look()?;
+        }
+        while !nemesis.end(&mut self.world, &self.shared)? {
+            self.look()?;
+        }
+        self.shared.phase.set(Phase::Quiet);
+        let nodes = self.ids.len();
+        self.until("peace", PEACE_TIME_MAX, |shared| {
+            let open = shared.open.borrow();
+            if open.len() < nodes || shared.busy.get() > 0 {
+                return Err(format!(
+                    "nodes {:?} are open, {} requests under way",
+                    open.keys(),
+                    shared.busy.get()
+                ));
+            }
+            history::agree(&open).map(|()| true)
+        })?;
+        for step in check::steps(nodes) {
+            self.shared.phase.set(Phase::Check(step));
+            let name = format!("{step:?}");
+            self.until(&name, STEP_TIME_MAX, |shared| Ok(shared.checked.get() == Some(step)))?;
+        }
+        Ok(())
+    }
+
+    fn note_calm(&self, nemesis: &Nemesis) {
+        let is_calm = nemesis.is_calm() && self.shared.open.borrow().len() == self.ids.len();
+        let since = self.shared.calm_since.get();
+        self.shared.calm_since.set(is_calm.then(|| since.unwrap_or_else(|| self.world.now())));
+    }
+
+    /// Lets some time pass, and looks at what has become of the nodes.
+    fn look(&mut self) -> Result<(), String> {
+        self.world.run_for(LOOK_EVERY).map_err(|stuck| stuck.to_string())?;
+        self.shared.now.set(self.world.now());
+        for (at, id) in self.ids.iter().enumerate() {
+            if let Some(Err(problem)) = self.world.outcome(*id)
+                && problem != "crashed"
+            {
+                return Err(format!("node {at}: {problem}"));
+            }
+        }
+        if let Some(wrong) = self.shared.failure.borrow().clone() {
+            return Err(wrong);
+        }
+        self.history.look(&self.shared.open.borrow())
+    }
+
+    /// Runs until `condition` holds; it says what is missing.
+    fn until(
+        &mut self,
+        what: &str,
+        time: Duration,
+        condition: impl Fn(&Shared) -> Result<bool, String>,
+    ) -> Result<(), String> {
+        let end = self.world.now() + time;
+        loop {
+            let held = condition(&self.shared);
+            if held == Ok(true) {
+                return Ok(());
+            }
+            if self.world.now() > end {
+                let missing = held.err().unwrap_or_default();
+                return Err(format!("{what} is not over after {time:?}: {missing}"));
+            }
+            self.look()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_counted;
+
+    #[test]
+    fn the_same_seed_gives_the_same_trace_and_another_one_does_not() {
+        let run = |seed| run_counted(seed, 60).0;
+        let (first, again, other) = (run(3), run(3), run(4));
+        assert_eq!(first, again);
+        assert_ne!(first.trace_hash, other.trace_hash);
+    }
+
+    #[test]
+    fn seeds_find_nothing_and_everything_happens_in_them() {
+        let mut counts = std::collections::BTreeMap::<&str, u64>::new();
+        let mut lives = 0;
+        for seed in 0..4 {
+            let (outcome, shared) = run_counted(seed, 200);
+            assert_eq!(outcome.failure, None, "seed {seed}");
+            lives += outcome.lives;
+            for (what, count) in shared.counts.borrow().iter() {
+                *counts.entry(what).or_default() += count;
+            }
+        }
+        println!("{lives} lives, {counts:?}");
+        for what in ["inserted", "set read", "cells changed", "cells read", "schema changed", "copy compared"]
+        {
+            assert!(counts.get(what).is_some_and(|count| *count > 20), "{what}: {counts:?} say little");
+        }
+        assert!(lives > 12, "{lives} lives say little");
+    }
+}
