@@ -263,3 +263,22 @@ fn crashes_and_partitions_lose_nothing_and_make_no_second_cluster() {
     }
     assert!(made > 100 && lives > 10, "{made} changes and {lives} lives say little");
 }
+
+#[test]
+fn a_start_that_takes_long_to_apply_what_it_missed_goes_on() {
+    let mut cluster = Cluster::new(21, 3);
+    cluster.run_for(Duration::from_secs(5), "three nodes");
+    cluster.crash(2);
+    cluster.run_for(Duration::from_secs(5), "one is away");
+    let (away, others) = (cluster.ids[2], [cluster.ids[0], cluster.ids[1]]);
+    others.iter().for_each(|other| cluster.world.part(away, *other));
+    cluster.world.restart(away);
+    cluster.run_for(Duration::from_secs(3), "it has opened its storage and hears nobody");
+    // Shard 0 learns of what was missed, and the other shard applies it only after the start has given up
+    // waiting for it.
+    others.iter().for_each(|other| cluster.world.heal(away, *other));
+    cluster.world.pause_shard(away, 1, Duration::from_secs(20));
+    cluster.run_for(Duration::from_secs(15), "a shard stands still");
+    assert_eq!(*cluster.shared.refused.borrow(), Vec::<String>::new());
+    cluster.settle("all is well again");
+}

@@ -90,16 +90,17 @@ pub async fn open_node(
 async fn take_part(control: &Rc<ControlPlane>, membership: &Rc<Membership>) -> Result<(), StorageError> {
     reactor::spawn(Group::CONTROL, Rc::clone(membership).lead(Rc::clone(control))).detach();
     let deadline = Deadline::after(CATCH_UP_WITHIN);
-    let group = control.group();
-    match group.catch_up(deadline).await {
-        Ok(()) => {
-            let waited = control.wait_effective_of(group.applied(), deadline).await;
-            waited.map_err(|error| broken(error.to_string()))?;
+    match catch_up(control, deadline).await {
+        Ok(()) => {}
+        Err(ClusterError::Group0(Group0Error::Stopped(failure))) => {
+            return Err(StorageError::ControlPlane(failure));
         }
-        Err(Group0Error::Stopped(failure)) => return Err(StorageError::ControlPlane(failure)),
-        Err(error) => {
+        // Without a majority, or with shards that take long to apply what they have missed, the node serves
+        // what it has, as one that has been up all the time would.
+        Err(ClusterError::Group0(error)) => {
             reactor::warn!("this node may not know the latest changes of the schema"; reason = error)
         }
+        Err(error) => return Err(broken(error.to_string())),
     }
     let announced = leader::ask(control, Ask::Announce(membership.facts().clone()), deadline).await;
     match announced {
@@ -112,6 +113,13 @@ async fn take_part(control: &Rc<ControlPlane>, membership: &Rc<Membership>) -> R
             Ok(())
         }
     }
+}
+
+/// Waits until every shard of this node has applied what was committed when this was called.
+async fn catch_up(control: &ControlPlane, deadline: Deadline) -> Result<(), ClusterError> {
+    let group = control.group();
+    group.catch_up(deadline).await?;
+    control.wait_effective_of(group.applied(), deadline).await
 }
 
 fn broken(reason: String) -> StorageError {
