@@ -52,6 +52,13 @@ pub(super) struct Floor {
     cells: Vec<(Place, u64)>,
 }
 
+impl Floor {
+    /// Keeps the places of which an answer speaks.
+    pub(super) fn keep(&mut self, is_kept: impl Fn(Place) -> bool) {
+        self.cells.retain(|(place, _)| is_kept(*place));
+    }
+}
+
 impl Cells {
     /// A change begins; its number, from 1, is the value that it writes and the order of its timestamp.
     pub(super) fn begin(&mut self, places: Vec<Place>, deletes: bool) -> u64 {

@@ -17,8 +17,8 @@ use wire::node::frame::Verb;
 use wire::node::read::{Partitions, Read, SliceList};
 
 use super::cells::Place;
-use super::client::{Client, fate};
-use super::requests::Scope;
+use super::client::Client;
+use super::requests::{Sets, Shape};
 use super::{COPIES, KEYS, SETS};
 use crate::answer::Sending;
 
@@ -80,7 +80,7 @@ pub(super) async fn prepare(client: &Client) -> Result<(), String> {
     ] {
         let sent = async || match client.send(&text, Sending::at(Consistency::Quorum)).await {
             Ok(_) => Ok(Some(())),
-            Err(error) if fate(&error).is_some() => Ok(None),
+            Err(error) if client.fate(&error).is_some() => Ok(None),
             Err(error) => Err(format!("{text}: {error:?}")),
         };
         client.settle(sent).await?;
@@ -99,17 +99,18 @@ pub(super) async fn everything(client: &Client, step: Step) -> Result<(), String
     };
     let mut shown = Everything::default();
     for partition in 0..SETS {
-        let rows = client.settle(async || client.show_sets(Some(partition), level, Some(7)).await).await?;
+        let rows =
+            client.settle(async || client.show_sets(Sets::One(partition), level, Some(7)).await).await?;
         shown.elements.extend(rows);
     }
     shown.elements.sort_unstable();
-    let mut scanned = client.settle(async || client.show_sets(None, level, Some(5)).await).await?;
+    let mut scanned = client.settle(async || client.show_sets(Sets::All, level, Some(5)).await).await?;
     scanned.sort_unstable();
     if scanned != shown.elements {
         return Err(format!("a scan at {level} shows {scanned:?}, and partitions {:?}", shown.elements));
     }
     for key in 0..KEYS {
-        let rows = client.settle(async || client.show_cells(key, level, Scope::All, false).await).await?;
+        let rows = client.settle(async || client.show_cells(key, level, Shape::default()).await).await?;
         shown.cells.extend(rows);
     }
     let (there, gone) = {

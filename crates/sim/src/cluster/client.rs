@@ -12,7 +12,10 @@ use crate::answer::{Rows, Sending, execute};
 
 /// Longest that a request may take: the longest timeout of a node, and the longest pause that the nemesis
 /// makes, with room for what a node does around them.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(40);
+/// How long nothing may have been wrong until every request must succeed: until then nodes may take each
+/// other for down.
+const WELL_AFTER: Duration = Duration::from_secs(20);
 
 /// A client.
 pub(super) struct Client {
@@ -77,7 +80,7 @@ impl Client {
         let shared = &self.shared;
         shared.busy.set(shared.busy.get() + 1);
         let under_way = UnderWay(shared);
-        let began = reactor::now();
+        let (began, is_well) = (reactor::now(), self.is_well());
         let answered = execute(&self.engine, text, sent).await;
         drop(under_way);
         if began.elapsed() > REQUEST_TIME_MAX {
@@ -93,7 +96,26 @@ impl Client {
             let took_ms = began.elapsed().as_millis();
             format!("node {node}.{shard}.{number} {} {text}: {outcome} ({took_ms} ms)", sent.level)
         });
+        if let Err(error) = &answered
+            && is_well
+            && self.is_well()
+            && fate(error).is_some()
+        {
+            shared.fail(format!("nothing is wrong, and {text} gets {error:?}"));
+        }
         answered
+    }
+
+    /// Whether nothing has been wrong for so long that all nodes know it.
+    fn is_well(&self) -> bool {
+        let Now { at, calm_since, .. } = self.now();
+        calm_since.is_some_and(|since| at >= since + WELL_AFTER)
+    }
+
+    /// The fate of a request that got an error which faults explain; `None` for other errors.
+    pub(super) fn fate(&self, error: &QueryError) -> Option<Fate> {
+        // A disk that fails explains all errors, and leaves open what happened.
+        fate(error).or_else(|| self.shared.was_bad.get().then_some(Fate::Doubt))
     }
 
     /// Sends a write; its fate.
@@ -103,7 +125,7 @@ impl Client {
     pub(super) async fn write(&self, text: &str, level: Consistency) -> Result<Fate, String> {
         match self.send(text, Sending::at(level)).await {
             Ok(_) => Ok(Fate::Done),
-            Err(error) => fate(&error).ok_or_else(|| format!("{text}: {error:?}")),
+            Err(error) => self.fate(&error).ok_or_else(|| format!("{text}: {error:?}")),
         }
     }
 
@@ -131,7 +153,7 @@ impl Client {
                 }
                 Ok(None) => return Err(format!("{text}: no rows")),
                 Err(error) => {
-                    let explained = fate(&error).map(|_| None);
+                    let explained = self.fate(&error).map(|_| None);
                     return explained.ok_or_else(|| format!("{text}: {error:?}"));
                 }
             }
@@ -149,8 +171,8 @@ impl std::fmt::Debug for Shown<'_> {
     }
 }
 
-/// The fate of a request that got an error which faults explain; `None` for other errors.
-pub(super) fn fate(error: &QueryError) -> Option<Fate> {
+/// The fate of a request that got an error which faults of nodes or between them explain.
+fn fate(error: &QueryError) -> Option<Fate> {
     match error {
         // Decided before anything is sent.
         QueryError::Unavailable { .. } => Some(Fate::Refused),

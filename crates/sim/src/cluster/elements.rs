@@ -22,9 +22,15 @@ pub(super) struct Elements(Vec<Element>);
 /// The elements that a read has to show.
 #[derive(Debug)]
 pub(super) struct Expected {
-    partition: Option<u32>,
     elements: Vec<u32>,
     copies: usize,
+}
+
+impl Expected {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.elements.len()
+    }
 }
 
 impl Elements {
@@ -51,15 +57,17 @@ impl Elements {
         Ok(())
     }
 
-    /// A read of a partition, or of all, by `copies` begins.
-    pub(super) fn expect(&self, partition: Option<u32>, copies: usize) -> Expected {
-        let is_due = |element: &Element| {
-            partition.is_none_or(|partition| partition == element.partition)
-                && element.copies + copies > COPIES
-        };
-        let all = self.0.iter().enumerate();
-        let elements = all.filter(|(_, element)| is_due(element)).map(|(at, _)| at as u32).collect();
-        Expected { partition, elements, copies }
+    /// A read of the elements that `covers` says of their partitions and numbers, by `copies`, begins.
+    pub(super) fn expect(&self, copies: usize, covers: impl Fn(u32, u32) -> bool) -> Expected {
+        let all = (0..).zip(&self.0);
+        let due =
+            all.filter(|(at, element)| element.copies + copies > COPIES && covers(element.partition, *at));
+        Expected { elements: due.map(|(at, _)| at).collect(), copies }
+    }
+
+    /// How many inserts have begun.
+    pub(super) fn begun(&self) -> usize {
+        self.0.len()
     }
 
     /// Checks the pairs of partition and element that a read showed.
@@ -82,7 +90,7 @@ impl Elements {
             let Some(known) = self.0.get_mut(*element as usize) else {
                 return Err(format!("nobody inserted element {element}"));
             };
-            if known.partition != *partition || expected.partition.is_some_and(|asked| asked != *partition) {
+            if known.partition != *partition {
                 return Err(format!("element {element} was shown in partition {partition}: {known:?}"));
             }
             if known.fate == Fate::Refused {
@@ -100,7 +108,7 @@ mod tests {
     use super::*;
 
     fn is_missing(elements: &mut Elements, partition: u32, copies: usize) -> bool {
-        let expected = elements.expect(Some(partition), copies);
+        let expected = elements.expect(copies, |of, _| of == partition);
         elements.check(&expected, &[]).is_err()
     }
 
@@ -111,7 +119,7 @@ mod tests {
         assert!(!is_missing(&mut elements, 4, COPIES), "nothing was acknowledged");
         elements.end(element, Fate::Done, 1).expect("an end");
         assert!(!is_missing(&mut elements, 4, 2) && is_missing(&mut elements, 4, 3));
-        let expected = elements.expect(None, 2);
+        let expected = elements.expect(2, |_, _| true);
         elements.check(&expected, &[(4, element)]).expect("it is there");
         assert!(is_missing(&mut elements, 4, 2), "a read of two left it on two copies");
         assert!(!is_missing(&mut elements, 5, 3), "another partition");
@@ -128,13 +136,13 @@ mod tests {
             (&[(1, 77)], "nobody"),
             (&[(2, doubtful), (2, doubtful)], "twice"),
         ] {
-            let expected = elements.expect(None, 2);
+            let expected = elements.expect(2, |_, _| true);
             let error = elements.check(&expected, shown).expect_err("a contradiction");
             assert!(error.contains(word), "{error}");
         }
         assert!(elements.end(doubtful, Fate::Refused, 0).is_ok());
         let late = elements.begin(3);
-        let expected = elements.expect(None, 2);
+        let expected = elements.expect(2, |_, _| true);
         elements.check(&expected, &[(3, late)]).expect("in doubt");
         assert!(elements.end(late, Fate::Refused, 0).is_err());
     }

@@ -20,7 +20,7 @@ mod schema;
 mod tables;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ const SHARDS_MAX: u64 = 2;
 const SETS: u32 = 6;
 /// Partitions and rows of the table of cells: few, so that clients meet.
 const KEYS: u32 = 3;
-const ROWS: u32 = 3;
+const ROWS: u32 = 6;
 /// Lines of what clients and nemesis did that are kept for a failure.
 const NOTES_MAX: usize = 400;
 
@@ -89,6 +89,9 @@ struct Shared {
     now: Cell<Duration>,
     /// Since when nothing has been wrong; `None` while something is.
     calm_since: Cell<Option<Duration>>,
+    /// Nodes whose disks fail, and whether any has failed so far.
+    bad: RefCell<BTreeSet<usize>>,
+    was_bad: Cell<bool>,
     /// Control planes of the nodes that are open.
     open: RefCell<BTreeMap<usize, Rc<ControlPlane>>>,
     /// Starts of each node.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use cluster::consensus::Role;
 use reactor::driver::sim::{DiskFaults, Link, NodeId, World};
 
 use super::{SHARDS_MAX, Shared};
@@ -24,6 +25,7 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(120);
 enum Kind {
     Crash,
     CrashAll,
+    CrashLeader,
     Stop,
     Pause,
     Stall,
@@ -35,11 +37,13 @@ enum Kind {
     Step,
     Drift,
     SlowDisk,
+    BadDisk,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 15] = [
     Kind::Crash,
     Kind::CrashAll,
+    Kind::CrashLeader,
     Kind::Stop,
     Kind::Pause,
     Kind::Stall,
@@ -51,7 +55,17 @@ const KINDS: [Kind; 13] = [
     Kind::Step,
     Kind::Drift,
     Kind::SlowDisk,
+    Kind::BadDisk,
 ];
+
+/// Kinds that only some of the seeds have: what they allow would hide too much in the others.
+const RARE: [Kind; 2] = [Kind::CrashAll, Kind::BadDisk];
+
+impl Kind {
+    fn is_of_network(self) -> bool {
+        matches!(self, Self::Part | Self::Isolate | Self::OneWay | Self::SlowLink | Self::Reset)
+    }
+}
 
 /// What ends a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +74,8 @@ enum Cure {
     Heal(usize, usize),
     Quicken(usize, usize),
     Disk(usize),
+    /// Its disk is well again, and the node starts once more.
+    Replace(usize),
     /// It has ended by itself.
     None,
 }
@@ -86,12 +102,19 @@ impl Nemesis {
     /// The nemesis of a seed's world.
     pub(super) fn new(world: &mut World, ids: Vec<NodeId>, batch: bool) -> Self {
         let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|_| below(world, 2) == 0).collect();
-        kinds.retain(|kind| *kind != Kind::CrashAll || below(world, 2) == 0);
-        let (rarity, reshards) = (3 + below(world, 25), below(world, 4) == 0);
+        kinds.retain(|kind| !RARE.contains(kind) || below(world, 3) == 0);
+        let rarity = [3, 8, 20, 80, 300][below(world, 5) as usize];
+        let reshards = below(world, 4) == 0;
         for id in &ids {
             world.set_disk_faults(*id, disk(batch));
         }
         Self { ids, kinds, rarity, reshards, batch, lasting: Vec::new(), stopping: Vec::new() }
+    }
+
+    /// A node has come.
+    pub(super) fn add(&mut self, world: &mut World, id: NodeId) {
+        world.set_disk_faults(id, disk(self.batch));
+        self.ids.push(id);
     }
 
     /// Whether nothing is wrong just now, clocks aside.
@@ -144,7 +167,15 @@ impl Nemesis {
                 Cure::Start(at) => world.restart(ids[at]),
                 Cure::Heal(left, right) => world.heal(ids[left], ids[right]),
                 Cure::Quicken(from, to) => world.set_link(ids[from], ids[to], Link::default()),
+                Cure::Disk(at) if shared.bad.borrow().contains(&at) => {}
                 Cure::Disk(at) => world.set_disk_faults(ids[at], disk(self.batch)),
+                Cure::Replace(at) => {
+                    world.set_disk_faults(ids[at], disk(self.batch));
+                    shared.bad.borrow_mut().remove(&at);
+                    if self.runs(at) {
+                        self.crash(world, shared, at);
+                    }
+                }
                 Cure::None => continue,
             }
             shared.note(|| format!("nemesis: {cure:?} is over"));
@@ -172,18 +203,37 @@ impl Nemesis {
 
     fn harm(&mut self, world: &mut World, shared: &Shared, kind: Kind) {
         let count = self.ids.len() as u64;
-        let at = below(world, count) as usize;
+        let at = match kind {
+            Kind::CrashLeader => leader(shared),
+            _ => None,
+        };
+        let at = at.unwrap_or_else(|| below(world, count) as usize);
         let other = (at + 1 + below(world, count - 1) as usize) % self.ids.len();
-        let id = self.ids[at];
-        let is_about_running = matches!(kind, Kind::Crash | Kind::Stop | Kind::Pause | Kind::Stall);
-        if is_about_running && !self.runs(at) {
+        let needs_node = !kind.is_of_network() && !matches!(kind, Kind::Step | Kind::Drift);
+        // A disk that fails is enough for its node.
+        if needs_node && (!self.runs(at) || shared.bad.borrow().contains(&at)) {
             return;
         }
         shared.note(|| format!("nemesis: {kind:?} of node {at}, or from it to {other}"));
         match kind {
-            Kind::Crash => self.crash(world, shared, at),
+            Kind::Crash | Kind::CrashLeader | Kind::CrashAll | Kind::Stop | Kind::Pause | Kind::Stall => {
+                self.harm_node(world, shared, kind, at);
+            }
+            Kind::Step | Kind::Drift | Kind::SlowDisk | Kind::BadDisk => {
+                self.harm_parts(world, shared, kind, at);
+            }
+            Kind::Part | Kind::Isolate | Kind::OneWay | Kind::SlowLink | Kind::Reset => {
+                self.harm_network(world, kind, (at, other));
+            }
+        }
+    }
+
+    fn harm_node(&mut self, world: &mut World, shared: &Shared, kind: Kind, at: usize) {
+        let id = self.ids[at];
+        match kind {
             Kind::CrashAll => {
-                for at in (0..self.ids.len()).filter(|at| self.runs(*at)).collect::<Vec<_>>() {
+                let is_able = |at: &usize| self.runs(*at) && !shared.bad.borrow().contains(at);
+                for at in (0..self.ids.len()).filter(is_able).collect::<Vec<_>>() {
                     self.crash(world, shared, at);
                 }
             }
@@ -203,6 +253,15 @@ impl Nemesis {
                 world.pause_shard(id, 0, time);
                 self.lasting.push((world.now() + time, Cure::None));
             }
+            _ => self.crash(world, shared, at),
+        }
+    }
+
+    /// Harms a node's clock or its disk.
+    fn harm_parts(&mut self, world: &mut World, shared: &Shared, kind: Kind, at: usize) {
+        let id = self.ids[at];
+        let mut faults = disk(self.batch);
+        match kind {
             Kind::Step => {
                 let step_us = below(world, 2 * STEP_US_MAX) as i64 - STEP_US_MAX as i64;
                 world.skew_clock(id, step_us);
@@ -213,12 +272,20 @@ impl Nemesis {
             }
             Kind::SlowDisk => {
                 let slow_ns = 1_000_000 * (1 + below(world, 60));
-                let faults = DiskFaults { latency_ns: (slow_ns / 4, slow_ns), ..disk(self.batch) };
+                faults.latency_ns = (slow_ns / 4, slow_ns);
                 world.set_disk_faults(id, faults);
                 self.last(world, Cure::Disk(at));
             }
-            Kind::Part | Kind::Isolate | Kind::OneWay | Kind::SlowLink | Kind::Reset => {
-                self.harm_network(world, kind, (at, other));
+            _ => {
+                match below(world, 3) {
+                    0 => faults.write_error = 0.01,
+                    1 => faults.sync_error = 0.02,
+                    _ => faults.read_error = 0.01,
+                }
+                world.set_disk_faults(id, faults);
+                shared.was_bad.set(true);
+                shared.bad.borrow_mut().insert(at);
+                self.last(world, Cure::Replace(at));
             }
         }
     }
@@ -247,13 +314,19 @@ impl Nemesis {
                 world.set_link(id, other_id, link);
                 self.last(world, Cure::Quicken(at, other));
             }
-            Kind::Reset => {
+            _ => {
                 world.reset_connections(id, other_id);
                 self.lasting.push((world.now(), Cure::None));
             }
-            kind => unreachable!("{kind:?} is no harm to the network"),
         }
     }
+}
+
+/// The node that leads the control plane, if one that is open does.
+fn leader(shared: &Shared) -> Option<usize> {
+    let open = shared.open.borrow();
+    let mut leading = open.iter().filter(|(_, control)| control.group().status().role == Role::Leader);
+    leading.next().map(|(at, _)| *at)
 }
 
 /// A disk on which nothing is wrong. In periodic mode a crash is that of the process alone, and what the

@@ -75,7 +75,10 @@ pub(super) async fn main(info: ShardInfo, at: usize, address: IpAddr, shared: Rc
         let node = match Node::open(&config(&shared, address, at, info.count)).await {
             Ok(node) => node,
             Err(error) => {
-                shared.fail(format!("node {at} does not start: {error}"));
+                // The nemesis puts another disk in its place, and starts it again.
+                if !shared.bad.borrow().contains(&at) {
+                    shared.fail(format!("node {at} does not start: {error}"));
+                }
                 return std::future::pending().await;
             }
         };
@@ -89,7 +92,9 @@ pub(super) async fn main(info: ShardInfo, at: usize, address: IpAddr, shared: Rc
             stage.changed.wait_until(|| stage.clients.get() == 0).await;
         })
         .await;
-        if let Err(error) = node.close().await {
+        if let Err(error) = node.close().await
+            && !shared.bad.borrow().contains(&at)
+        {
             shared.fail(format!("node {at} does not close: {error}"));
         }
         each(info.count, async |stage| stage.set(|stage| &stage.ended)).await;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use reactor::Group;
+use wire::consistency::Consistency;
 
 use super::cells::{Column, Place};
 use super::client::{Client, copies, read_level, write_level};
@@ -13,6 +14,93 @@ use crate::answer::{Value, bigint, int};
 
 /// The timestamp of a change of cells is its number behind this one.
 const TIMESTAMP_BASE: u64 = 1_767_225_600_000_000;
+
+/// Sets that a read covers.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sets {
+    /// All.
+    All,
+    /// One.
+    One(u32),
+    /// Two.
+    Two(u32, u32),
+    /// Of one the elements from a number on, the last one first.
+    Last(u32, u32),
+}
+
+impl Sets {
+    fn random() -> Self {
+        let partition = || below(SETS.into()) as u32;
+        match below(6) {
+            0..=1 => Self::All,
+            2 => Self::Two(partition(), partition()),
+            3 => Self::Last(partition(), below(100) as u32),
+            _ => Self::One(partition()),
+        }
+    }
+
+    fn covers(self, partition: u32, element: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(one) => partition == one,
+            Self::Two(one, other) => partition == one || partition == other,
+            Self::Last(one, from) => partition == one && element >= from,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::All => String::new(),
+            Self::One(one) => format!(" WHERE p = {one}"),
+            Self::Two(one, other) => format!(" WHERE p IN ({one}, {other})"),
+            Self::Last(one, from) => format!(" WHERE p = {one} AND e >= {from} ORDER BY e DESC"),
+        }
+    }
+}
+
+/// The form of a read of cells.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    scope: Scope,
+    reversed: bool,
+    limit: Option<usize>,
+    page: Option<u32>,
+}
+
+impl Default for Shape {
+    /// The whole partition.
+    fn default() -> Self {
+        Self { scope: Scope::All, reversed: false, limit: None, page: None }
+    }
+}
+
+impl Shape {
+    fn random() -> Self {
+        Self {
+            scope: Scope::random(),
+            reversed: below(3) == 0,
+            limit: (below(3) == 0).then(|| 1 + below(3) as usize),
+            page: (below(3) == 0).then(|| 1 + below(3) as u32),
+        }
+    }
+
+    fn text(self) -> String {
+        let order = if self.reversed { " ORDER BY c DESC" } else { "" };
+        let limit = self.limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
+        format!("{}{order}{limit}", self.scope.text())
+    }
+
+    /// Rows that an answer speaks of: behind the last one that a limit lets through it says nothing.
+    fn rows(self, shown: &[Vec<Value>]) -> std::ops::Range<u32> {
+        let all = self.scope.rows();
+        let last = shown.last().and_then(|row| int(row.first()));
+        match last.filter(|_| self.limit == Some(shown.len())) {
+            Some(last) if self.reversed => last..all.end,
+            Some(last) => all.start..last + 1,
+            None => all,
+        }
+    }
+}
 
 /// Rows of cells that a statement covers.
 #[derive(Debug, Clone, Copy)]
@@ -83,8 +171,7 @@ impl Client {
     pub(super) async fn operate(&self) -> Result<(), String> {
         match below(16) {
             0..=3 => self.insert().await,
-            4..=5 => self.read_set(Some(below(SETS.into()) as u32)).await,
-            6 => self.read_set(None).await,
+            4..=6 => self.read_sets().await,
             7..=9 => self.change_cells().await,
             10..=12 => self.read_cells().await,
             13..=14 => self.use_schema().await,
@@ -120,27 +207,49 @@ impl Client {
         inserted.into_iter().try_for_each(|element| elements.end(element, fate, copies(level)))
     }
 
-    /// Reads one set, or all of them.
-    async fn read_set(&self, partition: Option<u32>) -> Result<(), String> {
-        let page = (partition.is_none() || below(2) == 0).then(|| 1 + below(20) as u32);
-        let level = read_level();
-        let read = self.show_sets(partition, level, page).await?;
+    /// Reads one set, some, or all of them.
+    async fn read_sets(&self) -> Result<(), String> {
+        let (sets, level) = (Sets::random(), read_level());
+        if matches!(sets, Sets::All) && below(2) == 0 {
+            return self.count_elements(level).await;
+        }
+        let page = (!matches!(sets, Sets::One(_)) || below(2) == 0).then(|| 1 + below(20) as u32);
+        let read = self.show_sets(sets, level, page).await?;
         self.shared.count(if read.is_some() { "set read" } else { "set not read" });
         Ok(())
+    }
+
+    /// Counts all elements.
+    async fn count_elements(&self, level: Consistency) -> Result<(), String> {
+        let least = self.shared.elements.borrow().expect(copies(level), |_, _| true).count();
+        let text = "SELECT COUNT(*) FROM sim.elements";
+        let Some(rows) = self.read(text, level, None).await? else { return Ok(()) };
+        let counted = rows.first().and_then(|row| bigint(row.first()));
+        let most = self.shared.elements.borrow().begun();
+        self.shared.count("elements counted");
+        match counted {
+            Some(counted) if (least as u64..=most as u64).contains(&counted) => Ok(()),
+            _ => Err(format!("{text} at {level}: {counted:?}, and there are {least} to {most}")),
+        }
     }
 
     /// Reads elements, which must be right; `None` where a fault kept them from being shown.
     pub(super) async fn show_sets(
         &self,
-        partition: Option<u32>,
-        level: wire::consistency::Consistency,
+        sets: Sets,
+        level: Consistency,
         page: Option<u32>,
     ) -> Result<Option<Vec<(u32, u32)>>, String> {
-        let clause = partition.map_or_else(String::new, |partition| format!(" WHERE p = {partition}"));
-        let text = format!("SELECT p, e FROM sim.elements{clause}");
-        let expected = self.shared.elements.borrow().expect(partition, copies(level));
+        let text = format!("SELECT p, e FROM sim.elements{}", sets.text());
+        let covers = |partition, element| sets.covers(partition, element);
+        let expected = self.shared.elements.borrow().expect(copies(level), covers);
         let Some(rows) = self.read(&text, level, page).await? else { return Ok(None) };
         let shown = pairs(&rows)?;
+        if let Some((partition, element)) =
+            shown.iter().find(|(partition, element)| !covers(*partition, *element))
+        {
+            return Err(format!("{text} at {level} shows element {element} of partition {partition}"));
+        }
         let checked = self.shared.elements.borrow_mut().check(&expected, &shown);
         checked.map_err(|wrong| format!("{text} at {level}: {wrong}"))?;
         Ok(Some(shown))
@@ -185,8 +294,8 @@ impl Client {
     }
 
     async fn read_cells(&self) -> Result<(), String> {
-        let (key, level, scope) = (below(KEYS.into()) as u32, read_level(), Scope::random());
-        let read = self.show_cells(key, level, scope, below(3) == 0).await?;
+        let (key, level) = (below(KEYS.into()) as u32, read_level());
+        let read = self.show_cells(key, level, Shape::random()).await?;
         self.shared.count(if read.is_some() { "cells read" } else { "cells not read" });
         Ok(())
     }
@@ -195,16 +304,17 @@ impl Client {
     pub(super) async fn show_cells(
         &self,
         key: u32,
-        level: wire::consistency::Consistency,
-        scope: Scope,
-        reversed: bool,
+        level: Consistency,
+        shape: Shape,
     ) -> Result<Option<BTreeMap<Place, u64>>, String> {
-        let order = if reversed { " ORDER BY c DESC" } else { "" };
-        let text = format!("SELECT c, a, b FROM sim.cells WHERE k = {key}{}{order}", scope.text());
-        let floor = self.shared.cells.borrow().floor(scope.places(key), copies(level));
-        let page = (below(4) == 0).then_some(1);
-        let Some(rows) = self.read(&text, level, page).await? else { return Ok(None) };
-        let shown = values(key, &rows)?;
+        let text = format!("SELECT c, a, b FROM sim.cells WHERE k = {key}{}", shape.text());
+        let mut floor = self.shared.cells.borrow().floor(shape.scope.places(key), copies(level));
+        let Some(rows) = self.read(&text, level, shape.page).await? else { return Ok(None) };
+        if shape.limit.is_some_and(|limit| rows.len() > limit) {
+            return Err(format!("{text} at {level} shows {} rows", rows.len()));
+        }
+        let (shown, spoken_of) = (values(key, &rows)?, shape.rows(&rows));
+        floor.keep(|(_, row, _)| spoken_of.contains(&row));
         let checked = self.shared.cells.borrow_mut().check(&floor, &shown);
         checked.map_err(|wrong| format!("{text} at {level}: {wrong}"))?;
         Ok(Some(shown))
@@ -223,6 +333,7 @@ impl Client {
         });
         self.shared.count("maintained");
         match done.await {
+            Ok(Err(_)) if self.shared.was_bad.get() => Ok(()),
             Ok(done) => done.map_err(|error| format!("maintenance of {name} on shard {shard}: {error}")),
             Err(error) => Err(error.to_string()),
         }

@@ -73,23 +73,34 @@ impl Run {
         let racks = 1 + world.random_u64() % 3;
         let shared = Rc::new(Shared { batch, racks, left: Cell::new(steps), ..Shared::default() });
         shared.seeds.replace((0..nodes).map(address).collect());
-        let mut ids = Vec::new();
-        for at in 0..nodes {
-            let of_node = Rc::clone(&shared);
-            let shards = 1 + (world.random_u64() % SHARDS_MAX) as usize;
-            let id =
-                world.add_node(shards, move |info| node::main(info, at, address(at), Rc::clone(&of_node)));
-            assert_eq!(id.ip(), address(at), "the address of node {at}");
-            ids.push(id);
+        let mut run = Self { world, ids: Vec::new(), shared, history: History::default() };
+        for _ in 0..nodes {
+            run.add_node();
         }
-        Self { world, ids, shared, history: History::default() }
+        run
+    }
+
+    fn add_node(&mut self) -> NodeId {
+        let (at, of_node) = (self.ids.len(), Rc::clone(&self.shared));
+        let shards = 1 + (self.world.random_u64() % SHARDS_MAX) as usize;
+        let main = move |info| node::main(info, at, address(at), Rc::clone(&of_node));
+        let id = self.world.add_node(shards, main);
+        assert_eq!(id.ip(), address(at), "the address of node {at}");
+        self.ids.push(id);
+        id
     }
 
     fn all(&mut self, steps: u64) -> Result<(), String> {
         self.until("founding", STEP_TIME_MAX, |shared| Ok(shared.phase.get() == Phase::Work))?;
         let mut nemesis = Nemesis::new(&mut self.world, self.ids.clone(), self.shared.batch);
         let end = self.world.now() + WORK_TIME_PER_OPERATION * u32::try_from(steps).unwrap_or(u32::MAX);
+        // In some runs one more node joins, once so many operations are left.
+        let mut joins_at = self.world.random_u64().is_multiple_of(4).then_some(steps * 2 / 3);
         while self.shared.left.get() > 0 && self.world.now() < end {
+            if joins_at.take_if(|left| self.shared.left.get() <= *left).is_some() {
+                let id = self.add_node();
+                nemesis.add(&mut self.world, id);
+            }
             nemesis.look(&mut self.world, &self.shared)?;
             self.note_calm(&nemesis);
             self.look()?;

@@ -3,7 +3,7 @@
 use query::QueryError;
 use wire::consistency::Consistency;
 
-use super::client::{Client, fate};
+use super::client::Client;
 use super::tables::Begun;
 use super::{Fate, below};
 use crate::answer::{Sending, int};
@@ -54,6 +54,9 @@ impl Client {
             {
                 Fate::Refused
             }
+            (Err(error), _) if self.shared.was_bad.get() && !matches!(error, QueryError::Overloaded(_)) => {
+                Fate::Doubt
+            }
             (done, _) => change_fate(done, text)?,
         };
         self.shared.count(if fate == Fate::Done { "schema changed" } else { "schema not changed" });
@@ -80,7 +83,7 @@ impl Client {
 
     /// Whether an error is a fault's, or that of a table which somebody drops.
     fn is_explained(&self, error: &QueryError, table: usize) -> bool {
-        fate(error).is_some() || !self.shared.tables.borrow().is_kept(table)
+        self.fate(error).is_some() || !self.shared.tables.borrow().is_kept(table)
     }
 
     async fn insert_into(&self, table: usize) -> Result<(), String> {
