@@ -342,6 +342,31 @@ fn members_come_and_crash_and_have_one_history() {
 }
 
 #[test]
+fn a_member_whose_log_failed_confirms_nothing_more() {
+    for seed in 30..34 {
+        let of = format!("seed {seed}");
+        let mut cluster = Cluster::new(seed);
+        cluster.run_for(Duration::from_secs(5), &of);
+        let follows = |(number, group): (&NodeNumber, &Group0)| {
+            (group.status().role == Role::Follower).then_some(usize::from(*number) - 1)
+        };
+        let at = cluster.shared.running.borrow().iter().find_map(follows).expect("a follower");
+        let well = DiskFaults { lose_unsynced: true, ..DiskFaults::default() };
+        cluster.world.set_disk_faults(cluster.ids[at], DiskFaults { sync_error: 1.0, ..well.clone() });
+        let before = cluster.shared.answered.borrow().len();
+        cluster.run_for(Duration::from_secs(5), &of);
+        let answered = cluster.shared.answered.borrow().len();
+        assert!(answered > before + 10, "{of}: the other two go on: {before} commands, then {answered}");
+        // Entries that it confirmed without having them would be missing now.
+        cluster.shared.running.borrow_mut().remove(&(at as NodeNumber + 1));
+        cluster.world.crash(cluster.ids[at]);
+        cluster.world.set_disk_faults(cluster.ids[at], well);
+        cluster.world.restart(cluster.ids[at]);
+        cluster.calm(seed);
+    }
+}
+
+#[test]
 fn a_run_follows_from_its_seed() {
     let run = |seed| {
         let mut cluster = Cluster::new(seed);

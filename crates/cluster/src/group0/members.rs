@@ -101,7 +101,8 @@ impl Group0 {
 
     /// Sees to it that time passes while there is another member.
     pub(super) fn begin_ticking(&self) {
-        if self.0.ticking.get() || self.0.outbox.borrow().is_none() || self.is_alone() {
+        let is_over = self.0.failure.borrow().is_some();
+        if is_over || self.0.ticking.get() || self.0.outbox.borrow().is_none() || self.is_alone() {
             return;
         }
         let Ok(hold) = self.0.tasks.enter() else { return };

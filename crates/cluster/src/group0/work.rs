@@ -15,6 +15,9 @@ use crate::consensus::{Consensus, Entry, HardState, LogError, Message, Payload, 
 impl Group0 {
     /// Sees to it that a task works on the group.
     pub(super) fn begin_work(&self) {
+        if self.0.failure.borrow().is_some() {
+            return;
+        }
         let Ok(hold) = self.0.tasks.enter() else { return };
         if self.0.working.replace(true) {
             return;
