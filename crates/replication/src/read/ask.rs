@@ -55,7 +55,8 @@ impl Question<'_> {
                 tally.has_data();
             }
         }
-        let (mut replies, mut spares) = (held, spares.iter());
+        let mut replies = held;
+        let mut spares: SmallVec<[Planned; 5]> = spares.iter().copied().collect();
         let mut under_way: SmallVec<[(Planned, Want, Asked); 5]> = SmallVec::new();
         for (planned, want) in readers {
             tally.asked(planned.share);
@@ -81,9 +82,11 @@ impl Question<'_> {
                         replies.push((planned, reply));
                     }
                     Err(failure) => {
-                        if let Some(spare) = spares.find(|spare| spare.share == planned.share) {
+                        // Those of other shares stay for readers of theirs.
+                        if let Some(at) = spares.iter().position(|spare| spare.share == planned.share) {
+                            let spare = spares.remove(at);
                             tally.asked(spare.share);
-                            under_way.push((*spare, want, self.of(spare, want)));
+                            under_way.push((spare, want, self.of(&spare, want)));
                         }
                         tally.failed(planned.share, planned.replica.into(), failure);
                     }

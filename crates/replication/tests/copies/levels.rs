@@ -174,6 +174,23 @@ fn a_read_that_has_the_data_and_too_few_digests_says_so() {
 }
 
 #[test]
+fn each_data_center_keeps_its_own_stand_ins() {
+    let ran = run(1, || async {
+        let sites: Vec<Site> = FIVE.into_iter().chain([(6, "dc2", "c")]).collect();
+        let replication = [BY_DATA_CENTER[0], ("dc1", "3"), ("dc2", "3")];
+        let nodes = Nodes::open(&replication, &sites, &[1, 2, 3, 4, 5, 6], 0).await;
+        write(&nodes, Consistency::All).await.expect("a write");
+        nodes.others.set(4, Mood::Breaks);
+        nodes.others.set(3, Mood::BreaksLate);
+        read(&nodes, Consistency::EachQuorum).await.expect("node 6 stands in for 4, and then node 2 for 3");
+        nodes.others.set(2, Mood::Breaks);
+        read(&nodes, Consistency::EachQuorum).await.expect_err("node 6 does not stand in for one of dc1");
+        nodes.close();
+    });
+    assert_eq!(ran, Ok(()));
+}
+
+#[test]
 fn a_level_of_one_data_center_waits_for_nobody_elsewhere() {
     let ran = run(1, || async {
         let nodes = Nodes::open(&BY_DATA_CENTER, &FIVE, &[1, 2, 3, 4, 5], 0).await;

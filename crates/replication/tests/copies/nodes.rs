@@ -52,6 +52,8 @@ pub(crate) enum Mood {
     Silent,
     /// Its connection breaks.
     Breaks,
+    /// The same, after those of others.
+    BreaksLate,
     /// It has no room.
     Overloaded,
 }
@@ -105,6 +107,13 @@ impl Peers for Others {
             Mood::Down => panic!("node {node} is down and was asked"),
             Mood::Silent => return Box::pin(pending()),
             Mood::Breaks => return fault(PeerErrorKind::Unreachable),
+            Mood::BreaksLate => {
+                let broken = fault(PeerErrorKind::Unreachable);
+                return Box::pin(async move {
+                    reactor::sleep(Duration::from_millis(10)).await;
+                    broken.await
+                });
+            }
             Mood::Overloaded => return fault(PeerErrorKind::Overloaded),
         }
         if self.refuse_writes.get() && call.verb == Verb::Mutate {
