@@ -282,3 +282,25 @@ fn a_start_that_takes_long_to_apply_what_it_missed_goes_on() {
     assert_eq!(*cluster.shared.refused.borrow(), Vec::<String>::new());
     cluster.settle("all is well again");
 }
+
+#[test]
+fn a_start_waits_for_the_next_leader_where_the_disk_of_this_one_fails() {
+    let mut cluster = Cluster::new(22, 3);
+    cluster.run_for(Duration::from_secs(5), "three nodes");
+    cluster.shared.quiet.set(true);
+    cluster.crash(2);
+    cluster.run_for(Duration::from_secs(5), "one is away, and nothing is asked for");
+    let leads = cluster.shared.open.borrow()[&1].may_plan();
+    assert!(leads, "the founder leads");
+    // The first thing that it has to write is that the third node has started again.
+    let broken = DiskFaults { sync_error: 1.0, ..DiskFaults::default() };
+    cluster.world.set_disk_faults(cluster.ids[0], broken);
+    cluster.world.restart(cluster.ids[2]);
+    cluster.run_for(Duration::from_secs(15), "the leader's disk fails");
+    assert_eq!(*cluster.shared.refused.borrow(), Vec::<String>::new());
+    assert!(cluster.shared.open.borrow().contains_key(&3), "the third node is open");
+    cluster.crash(0);
+    cluster.world.set_disk_faults(cluster.ids[0], DiskFaults::default());
+    cluster.world.restart(cluster.ids[0]);
+    cluster.settle("all is well again");
+}

@@ -221,7 +221,7 @@ impl Membership {
         let answering = reactor::spawn(Group::CONTROL, async move {
             answer_here(&control, &ask).await.map_err(|attempt| match attempt {
                 Attempt::Again => not_leader(&control.group()),
-                Attempt::Failed(error) => Fault::new(FaultKind::Failed, error.to_string()),
+                Attempt::Failed(error) => failed(&error),
             })
         });
         let answered =
@@ -269,6 +269,16 @@ impl Membership {
             let _ = reactor::timeout(Deadline::after(LOOK_EVERY), changed).await;
         }
     }
+}
+
+/// The answer to one whose question failed. What may still be done is asked for again, of the next leader
+/// where this one has lost its majority or its disk.
+fn failed(error: &ClusterError) -> Fault {
+    let kind = match error {
+        ClusterError::Group0(Group0Error::Undecided | Group0Error::Stopped(_)) => FaultKind::TimedOut,
+        _ => FaultKind::Failed,
+    };
+    Fault::new(kind, error.to_string())
 }
 
 fn not_leader(group: &Group0) -> Fault {
