@@ -51,6 +51,7 @@ type FactsSource = Box<dyn Fn() -> OwnFacts>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Copy {
     is_up: bool,
+    serves_clients: bool,
     stalled: BTreeSet<u16>,
 }
 
@@ -112,6 +113,11 @@ impl Liveness {
     /// Whether a node is up; this node itself is no matter of opinion, and not up.
     pub fn is_up(&self, node: NodeNumber) -> bool {
         self.copies.borrow().get(&node).is_some_and(|copy| copy.is_up)
+    }
+
+    /// Whether a node is up and its port for clients is open.
+    pub fn serves_clients(&self, node: NodeNumber) -> bool {
+        self.copies.borrow().get(&node).is_some_and(|copy| copy.is_up && copy.serves_clients)
     }
 
     /// Whether a shard of a node that is up stands still: its replicas are as good as down.
@@ -257,15 +263,19 @@ impl Liveness {
     /// Writes what operators have to know, and keeps the metric of a clock that is off.
     fn report(&self, change: &Change) {
         match *change {
-            Change::Up { node } => reactor::info!("a node is up"; node = node),
+            Change::Up { node } => reactor::info!("a node is up"; node = node, address = self.address(node)),
             Change::Down { node, cause } => {
-                reactor::warn!("a node is down"; node = node, cause = format!("{cause:?}"));
+                let cause = format!("{cause:?}");
+                reactor::warn!("a node is down"; node = node, address = self.address(node), cause = cause);
             }
             Change::Stalled { node, shard, is_stalled: true } => {
                 reactor::warn!("a shard of a node stands still"; node = node, shard = shard);
             }
             Change::Stalled { node, shard, is_stalled: false } => {
                 reactor::info!("a shard of a node goes on"; node = node, shard = shard);
+            }
+            Change::Clients { node, is_served } => {
+                reactor::debug!("the port for clients of node {node} is open: {is_served}");
             }
             Change::Clock { node, skew, skew_us } => {
                 let mut skews = self.skews.borrow_mut();
@@ -286,6 +296,12 @@ impl Liveness {
         }
     }
 
+    /// Where a node listens, for people: they know nodes by their addresses.
+    fn address(&self, node: NodeNumber) -> String {
+        let members = self.network.members();
+        members.all().find(|member| member.node == node).map_or_else(String::new, |m| m.address.to_string())
+    }
+
     /// Makes this shard's copy follow a change, then tells its listeners.
     fn follow(&self, change: &Change) {
         let mut copies = self.copies.borrow_mut();
@@ -295,6 +311,9 @@ impl Liveness {
             Change::Stalled { node, shard, is_stalled } => {
                 let stalled = &mut copies.entry(node).or_default().stalled;
                 let _changed = if is_stalled { stalled.insert(shard) } else { stalled.remove(&shard) };
+            }
+            Change::Clients { node, is_served } => {
+                copies.entry(node).or_default().serves_clients = is_served;
             }
             Change::Clock { .. } => {}
         }

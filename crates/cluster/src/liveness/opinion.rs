@@ -79,6 +79,13 @@ pub enum Change {
         /// Whether it stands still.
         is_stalled: bool,
     },
+    /// A node that is up opened or closed its port for clients. It is closed when the node comes up.
+    Clients {
+        /// The node.
+        node: NodeNumber,
+        /// Whether the port is open.
+        is_served: bool,
+    },
     /// A node's clock is off by another level than before.
     Clock {
         /// The node.
@@ -203,8 +210,13 @@ impl Opinion {
         }
         let before = view.pong.replace(pong);
         if view.is_up {
-            // While it was down, nobody was told of its shards.
-            stalls(node, before.as_ref().filter(|_| was_up), view.pong.as_ref(), changes);
+            // While it was down, nobody was told of its shards and of its port for clients.
+            let before = before.filter(|_| was_up);
+            stalls(node, before.as_ref(), view.pong.as_ref(), changes);
+            let is_served = view.pong.as_ref().is_some_and(|pong| pong.serves_clients);
+            if is_served != before.is_some_and(|pong| pong.serves_clients) {
+                changes.push(Change::Clients { node, is_served });
+            }
         }
     }
 
