@@ -8,4 +8,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=../badinput
 python3 test_agreement.py
-exec python3 test_copies.py
+python3 test_copies.py
+python3 test_events.py
+

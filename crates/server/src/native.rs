@@ -143,6 +143,7 @@ impl Native {
                 events::schema_changed(&native, event);
             }
         }));
+        events::follow_nodes(&native);
         let lister = Rc::downgrade(&native);
         native.engine.list_clients_with(Rc::new(move || {
             let native = lister.upgrade();

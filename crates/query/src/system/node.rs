@@ -65,10 +65,11 @@ impl NodeFacts {
     }
 }
 
-/// The other nodes of the cluster, and what of them is shown.
+/// The other nodes of the cluster that have data, also while they give it away.
 fn others<'n>(nodes: &'n Nodes, own: &NodeFacts) -> impl Iterator<Item = &'n NodeRecord> {
     let own = own.host_id;
-    nodes.values().filter(move |node| node.host_id != own && node.state == NodeState::Normal)
+    let is_member = |node: &&NodeRecord| matches!(node.state, NodeState::Normal | NodeState::Draining);
+    nodes.values().filter(is_member).filter(move |node| node.host_id != own)
 }
 
 fn token_texts(tokens: &[i64]) -> impl Iterator<Item = String> {

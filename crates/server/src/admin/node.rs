@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 
+use cluster::ControlPlane;
 use model::TableId;
 use model::partition_key::DecoratedKey;
 use model::schema::Schema;
@@ -303,6 +304,7 @@ pub(crate) async fn enable_native_transport() -> Result<(), ApiError> {
     if node.listeners.borrow().is_empty() {
         let opened = here()?.native.listen(&node.config).map_err(ApiError::failed)?;
         *node.listeners.borrow_mut() = opened;
+        serves_clients(true);
     }
     Ok(())
 }
@@ -315,7 +317,15 @@ pub(crate) async fn disable_native_transport() -> Result<(), ApiError> {
     close_transport(&node).await
 }
 
+/// Has other nodes learn whether this one's port for clients is open.
+pub(crate) fn serves_clients(serves: bool) {
+    if let Some(control) = ControlPlane::here() {
+        control.set_serves_clients(serves);
+    }
+}
+
 async fn close_transport(node: &NodeState) -> Result<(), ApiError> {
+    serves_clients(false);
     let listeners = node.listeners.take();
     for listener in listeners {
         listener.close().await;
