@@ -49,6 +49,8 @@ pub struct ClusterOptions {
     pub seeds: Vec<SocketAddr>,
     /// Whether to found a cluster without asking them.
     pub founds: bool,
+    /// Where to listen, if not on the address by which other nodes know this one.
+    pub bind: Option<SocketAddr>,
     /// Which bodies between nodes are compressed.
     pub compression: InternodeCompression,
     /// Folder of what this part keeps.
@@ -89,14 +91,15 @@ pub(crate) async fn start_network(
         address: facts.listen.to_string(),
         heard: Vec::new(),
     };
+    let bind = options.bind.unwrap_or(facts.listen);
     let config = NetworkConfig {
         compression: options.compression,
         address_book: (shard == 0).then(|| options.folder.join("addresses")),
-        ..NetworkConfig::new(own, Some(facts.listen))
+        ..NetworkConfig::new(own, Some(bind))
     };
     let started = Network::start(config).await;
     let network = started.map_err(|error| {
-        StorageError::of("listen for other nodes on", Path::new(&facts.listen.to_string()))(error)
+        StorageError::of("listen for other nodes on", Path::new(&bind.to_string()))(error)
     })?;
     Liveness::start(&network, own_word::facts);
     Ok(network)

@@ -23,6 +23,7 @@ pub(crate) fn node() -> NodeFacts {
         rack: "rack1".into(),
         host_id: [7; 16],
         listen_address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)),
+        bind_address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)),
         listen_port: 7000,
         rpc_address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)),
         rpc_port: 9042,

@@ -36,8 +36,10 @@ pub struct NodeFacts {
     pub rack: String,
     /// Id of the node, a UUID.
     pub host_id: [u8; 16],
-    /// Address for other nodes.
+    /// Address by which other nodes know it.
     pub listen_address: IpAddr,
+    /// Address on which it listens for them.
+    pub bind_address: IpAddr,
     /// Port for other nodes.
     pub listen_port: u16,
     /// Address for clients.
@@ -57,6 +59,7 @@ impl NodeFacts {
             rack: config.rack.clone(),
             host_id: config.host_id,
             listen_address: config.listen_address.ip(),
+            bind_address: config.bind_address,
             listen_port: config.listen_address.port(),
             rpc_address: config.native_address.ip(),
             rpc_port: config.native_address.port(),
@@ -154,7 +157,7 @@ pub(super) fn local(rows: &mut Rows<'_>, nodes: &Nodes, node: &NodeFacts, schema
         row.text("data_center", &node.data_center);
         row.int("gossip_generation", i32::try_from(node.generation).unwrap_or(i32::MAX));
         row.uuid("host_id", node.host_id);
-        row.inet("listen_address", node.listen_address);
+        row.inet("listen_address", node.bind_address);
         row.int("listen_port", i32::from(node.listen_port));
         row.text("native_protocol_version", NATIVE_PROTOCOL_VERSION);
         row.text("partitioner", PARTITIONER);
@@ -184,7 +187,7 @@ pub(super) fn all_settings<'s>(
 ) -> BTreeMap<Cow<'s, str>, Cow<'s, str>> {
     let own = [
         ("cluster_name", node.cluster_name.clone()),
-        ("listen_address", node.listen_address.to_string()),
+        ("listen_address", node.bind_address.to_string()),
         ("native_transport_port", node.rpc_port.to_string()),
         ("partitioner", PARTITIONER.to_owned()),
         ("rpc_address", node.rpc_address.to_string()),
