@@ -5,10 +5,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use cluster::Nodes;
 use cql::ast::Statement;
 use statement::session::Session;
 
-use super::{Description, append_rows, describe};
+use super::{Around, Description, append_rows, describe};
 use crate::QueryError;
 use crate::system::{Catalog, NodeFacts};
 
@@ -34,7 +35,8 @@ pub(crate) fn node() -> NodeFacts {
 fn run(session: &Session, catalog: &Catalog, text: &str) -> Result<Description, QueryError> {
     let parsed = cql::parse_statement(text)?;
     let Statement::Describe(statement) = &parsed.statement else { panic!("{text} is no DESCRIBE") };
-    describe(statement, &session.schema, catalog, &node(), session.keyspace.as_deref())
+    let around = Around { own: &node(), nodes: &Nodes::new() };
+    describe(statement, &session.schema, catalog, around, session.keyspace.as_deref())
 }
 
 #[test]

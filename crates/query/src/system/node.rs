@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use cluster::Nodes;
+use cluster::maps::placement::{self, RingRange};
 use cluster::nodes::{NodeRecord, NodeState};
+use cluster::{NodeNumber, Nodes};
+use model::schema::Keyspace;
 use model::tablet::TabletMap;
 use storage::CompactionRecord;
 
@@ -75,6 +77,38 @@ fn others<'n>(nodes: &'n Nodes, own: &NodeFacts) -> impl Iterator<Item = &'n Nod
     nodes.values().filter(is_member).filter(move |node| node.host_id != own)
 }
 
+/// The nodes that have tokens, this one always among them.
+pub(crate) fn on_ring(nodes: &Nodes, own: &NodeFacts) -> Vec<NodeRecord> {
+    let has_tokens = |node: &&NodeRecord| node.host_id == own.host_id || node.state != NodeState::Joining;
+    let is_there = |node: &&NodeRecord| node.state != NodeState::Left;
+    let mut all: Vec<NodeRecord> = nodes.values().filter(is_there).filter(has_tokens).cloned().collect();
+    if !all.iter().any(|node| node.host_id == own.host_id) {
+        all.push(NodeRecord {
+            host_id: own.host_id,
+            data_center: own.data_center.clone(),
+            rack: own.rack.clone(),
+            listen: SocketAddr::new(own.listen_address, own.listen_port),
+            native: SocketAddr::new(own.rpc_address, own.rpc_port),
+            tokens: ring_tokens().collect(),
+            ..NodeRecord::default()
+        });
+    }
+    all
+}
+
+/// The ranges between the tokens of `nodes`, with the replicas of a keyspace. Every node keeps the keyspaces
+/// with `LocalStrategy` for itself.
+pub(crate) fn ring_of(keyspace: &Keyspace, nodes: &[NodeRecord], own: &NodeFacts) -> Vec<RingRange> {
+    let replication = &keyspace.options.replication;
+    let mut ranges = placement::ring_ranges(replication, nodes);
+    if placement::is_local(replication) {
+        let own = nodes.iter().filter(|node| node.host_id == own.host_id);
+        let own: Vec<NodeNumber> = own.map(|node| node.number).collect();
+        ranges.iter_mut().for_each(|range| range.replicas.clone_from(&own));
+    }
+    ranges
+}
+
 fn token_texts(tokens: &[i64]) -> impl Iterator<Item = String> {
     tokens.iter().map(ToString::to_string)
 }
@@ -119,7 +153,7 @@ pub(super) fn ring_parts() -> TabletMap {
 }
 
 /// The tokens shown for the node: the ends of equal parts of the ring.
-pub(crate) fn ring_tokens() -> impl Iterator<Item = i64> {
+fn ring_tokens() -> impl Iterator<Item = i64> {
     let parts = ring_parts();
     parts.tablets().map(move |part| parts.range(part).1.0)
 }
