@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=../badinput
-for tests in test_agreement.py test_copies.py test_events.py; do
+for tests in test_agreement.py test_copies.py test_events.py test_operators.py; do
   [[ $# -eq 0 || " $* " == *" $tests "* ]] || continue
   python3 "$tests"
 done

@@ -339,7 +339,7 @@ async fn serve(
     let addresses: Vec<String> = listeners.iter().map(|listener| listener.description()).collect();
     let node = Rc::new(NodeState::new(config, started, listeners));
     reactor::set_local(Rc::clone(&node));
-    node::serves_clients(true);
+    node::tell_others();
     let elapsed_ms = started.elapsed().as_millis();
     println!(
         "ceto ready on {} with {} shard(s) after {elapsed_ms} ms",

@@ -102,6 +102,8 @@ pub enum Change {
 pub struct NodeView {
     /// Whether it is up.
     pub is_up: bool,
+    /// Since when it is up or down; `None` for one that was never up.
+    pub since: Option<Instant>,
     /// Its last answer.
     pub pong: Option<Pong>,
     /// By how much its clock is ahead of this node's, microseconds.
@@ -121,6 +123,7 @@ impl NodeView {
     fn new() -> Self {
         Self {
             is_up: false,
+            since: None,
             pong: None,
             skew_us: 0,
             skew: Skew::Small,
@@ -138,6 +141,7 @@ impl NodeView {
 
     fn goes_down(&mut self, now: Instant) {
         self.is_up = false;
+        self.since = Some(now);
         self.good_since = None;
         self.last_downs = [self.last_downs[1], Some(now)];
         self.is_damped = self.last_downs[0].is_some_and(|before| now.since(before) <= FLAP_TIME);
@@ -198,6 +202,7 @@ impl Opinion {
         let is_fresh = received.since(sent) <= SILENCE_MAX;
         if !view.is_up && is_fresh && (!view.is_damped || sent.since(good_since) >= GOOD_TIME) {
             view.is_up = true;
+            view.since = Some(received);
             view.is_damped = false;
             changes.push(Change::Up { node });
         }
