@@ -51,6 +51,8 @@ type FactsSource = Box<dyn Fn() -> OwnFacts>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Copy {
     is_up: bool,
+    /// When this shard heard that it went down.
+    down_since: Option<Instant>,
     serves_clients: bool,
     stalled: BTreeSet<u16>,
 }
@@ -113,6 +115,11 @@ impl Liveness {
     /// Whether a node is up; this node itself is no matter of opinion, and not up.
     pub fn is_up(&self, node: NodeNumber) -> bool {
         self.copies.borrow().get(&node).is_some_and(|copy| copy.is_up)
+    }
+
+    /// Since when a node that was up has been down, as this shard heard of it.
+    pub fn down_since(&self, node: NodeNumber) -> Option<Instant> {
+        self.copies.borrow().get(&node)?.down_since
     }
 
     /// Whether a node is up and its port for clients is open.
@@ -306,8 +313,14 @@ impl Liveness {
     fn follow(&self, change: &Change) {
         let mut copies = self.copies.borrow_mut();
         match *change {
-            Change::Up { node } => copies.entry(node).or_default().is_up = true,
-            Change::Down { node, .. } => *copies.entry(node).or_default() = Copy::default(),
+            Change::Up { node } => {
+                let copy = copies.entry(node).or_default();
+                (copy.is_up, copy.down_since) = (true, None);
+            }
+            Change::Down { node, .. } => {
+                let down_since = Some(reactor::now());
+                *copies.entry(node).or_default() = Copy { down_since, ..Copy::default() };
+            }
             Change::Stalled { node, shard, is_stalled } => {
                 let stalled = &mut copies.entry(node).or_default().stalled;
                 let _changed = if is_stalled { stalled.insert(shard) } else { stalled.remove(&shard) };
