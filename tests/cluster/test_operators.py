@@ -7,7 +7,9 @@ import threading
 import unittest
 import urllib.request
 
+import native
 from test_agreement import BINARY, FIRST, KEYSPACE, Nodes, until
+from test_copies import ALL, QUORUM, UNAVAILABLE, ask
 
 TOKENS = 16
 
@@ -26,6 +28,13 @@ def ctl(node, *words):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
     return done.stdout
+
+
+def sampled(node):
+    """The metrics of a node."""
+    with urllib.request.urlopen(f"http://{node.address}:9180/metrics", timeout=20) as answer:
+        lines = (line.decode().rsplit(" ", 1) for line in answer if not line.startswith(b"#"))
+        return {name: float(value) for name, value in lines}
 
 
 def forward(listener, to):
@@ -100,6 +109,24 @@ class Operators(Nodes):
         for node in nodes[:2]:
             until("node 3 to be down", lambda: get(node, "/gossiper/endpoint/down") == [nodes[2].address])
         self.shown_by_ctl(nodes, ids, down=nodes[2])
+        with self.assertRaises(native.Refused) as refused:
+            ask(nodes[0], "SELECT * FROM three.t WHERE k = 1", ALL)
+        self.assertEqual(refused.exception.code, UNAVAILABLE)
+        self.assertRegex(refused.exception.message, rf"level ALL; down: {nodes[2].address} for \d+ s$")
+        self.metrics(nodes)
+
+    def metrics(self, nodes):
+        """A read finds what a node lacks, and what is said of the others is in the metrics."""
+        ask(nodes[0], "INSERT INTO three.t (k, v) VALUES (1, 'v')", QUORUM)
+        nodes[2].start().ready()
+        until("all to be up", lambda: get(nodes[0], "/failure_detector/count/endpoint/up") == 3)
+        self.assertEqual(len(ask(nodes[0], "SELECT * FROM three.t WHERE k = 1", ALL)), 1)
+        found = sampled(nodes[0])
+        for name, most in (("scylla_gossip_live", 2), ("scylla_gossip_unreachable", 0), ("ceto_coordinator_unavailable", 1)):
+            self.assertEqual(found[f'{name}{{shard="0"}}'], most, name)
+        self.assertEqual(found['ceto_coordinator_read_repairs{shard="0"}'], 1)
+        for node in (2, 3):
+            self.assertGreater(found[f'ceto_internode_latency_count{{node="{node}",shard="0"}}'], 0)
 
     def rings(self, node, everybody):
         ring = get(node, "/storage_service/describe_ring/three")

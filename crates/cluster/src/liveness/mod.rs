@@ -69,6 +69,8 @@ pub struct Liveness {
     /// Since when each shard of this node has owed a sign of life; on shard 0.
     owed: RefCell<Vec<Option<Instant>>>,
     skews: RefCell<BTreeMap<NodeNumber, Rc<Gauge>>>,
+    /// Numbers of other nodes that are up and that are not; on shard 0.
+    counts: Option<[Rc<Gauge>; 2]>,
     gate: Gate,
     stopping: Event,
     is_stopped: Cell<bool>,
@@ -86,6 +88,8 @@ impl Liveness {
             publishing: Semaphore::new(1),
             owed: RefCell::new(vec![None; reactor::shard_count()]),
             skews: RefCell::default(),
+            counts: (reactor::shard_id() == 0)
+                .then(|| COUNT_METRICS.map(|(name, help)| metrics::gauge(name, help, &[]))),
             gate: Gate::new(),
             stopping: Event::new(),
             is_stopped: Cell::new(false),
@@ -208,6 +212,7 @@ impl Liveness {
             opinion.views().map(|(node, _)| node).filter(|node| !nodes.contains(node)).collect()
         };
         self.opinion.borrow_mut().set_nodes(nodes);
+        self.show_counts();
         for node in gone {
             self.skews.borrow_mut().remove(&node);
             metrics::remove(SKEW_METRIC, &[("node", &node.to_string())]);
@@ -258,6 +263,7 @@ impl Liveness {
             return;
         }
         let Ok(_turn) = self.publishing.acquire(1).await else { return };
+        self.show_counts();
         for change in changes {
             self.report(&change);
             if let Change::Up { node } | Change::Down { node, .. } = change {
@@ -265,6 +271,14 @@ impl Liveness {
             }
             everywhere(move |liveness| liveness.follow(&change)).await;
         }
+    }
+
+    fn show_counts(&self) {
+        let Some([live, down]) = &self.counts else { return };
+        let opinion = self.opinion.borrow();
+        let (up, all) = (opinion.views().filter(|(_, view)| view.is_up).count(), opinion.views().count());
+        live.set(up as i64);
+        down.set((all - up) as i64);
     }
 
     /// Writes what operators have to know, and keeps the metric of a clock that is off.
@@ -335,6 +349,12 @@ impl Liveness {
         listeners.iter().for_each(|listener| listener(change));
     }
 }
+
+/// Names of the metrics of nodes that are up and that are not, with their help.
+const COUNT_METRICS: [(&str, &str); 2] = [
+    ("scylla_gossip_live", "Other nodes that this one takes for up"),
+    ("scylla_gossip_unreachable", "Other nodes that this one takes for down"),
+];
 
 /// Name of the metric of a clock that is off.
 const SKEW_METRIC: &str = "ceto_node_clock_ahead_us";

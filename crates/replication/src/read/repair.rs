@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use reactor::Deadline;
+use reactor::metrics;
 use smallvec::SmallVec;
 
 use crate::error::ReplicationError;
@@ -28,9 +29,13 @@ pub(super) async fn write(
 ) -> Result<(), ReplicationError> {
     let born_us = reactor::wall_clock_us();
     let failed = || {
+        let help = "Reads that failed because a replica did not get what it lacks";
+        metrics::counter("ceto_coordinator_read_repairs_failed", help, &[]).inc();
         let required = plan.required;
         ReplicationError::TimedOut { received: required.saturating_sub(1), required, data_present: true }
     };
+    let help = "Writes to replicas of what a read showed that they lack";
+    metrics::counter("ceto_coordinator_read_repairs", help, &[]).add(lacking.len() as u64);
     let mut under_way: SmallVec<[(Planned, Sent); 5]> = SmallVec::new();
     for (planned, mutation) in lacking {
         let mutation: Rc<[u8]> = mutation.into();

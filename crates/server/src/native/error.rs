@@ -1,5 +1,7 @@
 //! The one place where errors get their protocol codes (native_protocol_v5.spec §9).
 
+mod counters;
+
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, WriteType};
 use wire::extensions::Extensions;
 use wire::response::{CompleteResponse, ResponseBuilder};
 use wire::version::ProtocolVersion;
+
+pub(super) use counters::Counters;
 
 /// Most nodes that one message names as down.
 const DOWN_NAMED_MAX: usize = 3;
