@@ -11,7 +11,7 @@ use cluster::nodes::{NodeRecord, NodeState};
 use cluster::{Nodes, View};
 use query::{Endpoint, QueryError};
 use storage::StorageError;
-use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, WriteType};
+use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, ReplicaFailure, WriteType};
 use wire::extensions::Extensions;
 use wire::response::{CompleteResponse, ResponseBuilder};
 use wire::version::ProtocolVersion;
@@ -76,16 +76,7 @@ pub(super) fn write<'b>(
         QueryError::FunctionFailure { arguments, .. } => arguments.iter().map(String::as_str).collect(),
         _ => Vec::new(),
     };
-    let failures = match error {
-        QueryError::WriteFailure { failures, .. } | QueryError::ReadFailure { failures, .. } => {
-            let failure = |(of, reason): &_| (around.address(*of).ip(), failure_reason(*reason).0);
-            failures.iter().map(failure).collect()
-        }
-        QueryError::TooManyTombstones { address, .. } => {
-            vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
-        }
-        _ => Vec::new(),
-    };
+    let failures = failures(error, around);
     let kind = match error {
         QueryError::Protocol(_) => ErrorKind::Plain(PlainError::Protocol),
         QueryError::Syntax(_) => ErrorKind::Plain(PlainError::Syntax),
@@ -196,6 +187,20 @@ fn storage_code(error: &StorageError) -> PlainError {
         | StorageError::ClusterName { .. }
         | StorageError::IdentityCorrupt { .. }
         | StorageError::Shard { .. } => PlainError::Server,
+    }
+}
+
+/// The replicas that failed, as versions before 5 count them and version 5 lists them.
+fn failures(error: &QueryError, around: &Around) -> Vec<ReplicaFailure> {
+    match error {
+        QueryError::WriteFailure { failures, .. } | QueryError::ReadFailure { failures, .. } => {
+            let failure = |(of, reason): &_| (around.address(*of).ip(), failure_reason(*reason).0);
+            failures.iter().map(failure).collect()
+        }
+        QueryError::TooManyTombstones { address, .. } => {
+            vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
+        }
+        _ => Vec::new(),
     }
 }
 

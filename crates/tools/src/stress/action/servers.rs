@@ -1,7 +1,7 @@
 //! The connections of a run: made before it, and looked at between its parts, when a server may have gone.
 //!
-//! A server that cannot be reached is left out as long as there is another one, as drivers do: its part of the
-//! load goes to the others.
+//! A server that cannot be reached is left out as long as there is another one, as drivers do: its part of
+//! the load goes to the others.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
