@@ -16,8 +16,8 @@ REPO = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("CETO", REPO / "target" / "release" / "ceto"))
 RUNS = REPO / ".cache" / "runs" / "cluster"
 PATIENCE_SECONDS = 60
-# Loopback addresses that no other test listens on.
-FIRST = 21
+# Loopback addresses that no other test listens on: the last byte of the first node's.
+FIRST = int(os.environ.get("FIRST", "21"))
 INVALID, ALREADY_EXISTS = 0x2200, 0x2400
 KEYSPACE = "CREATE KEYSPACE {} WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}}"
 
@@ -34,17 +34,17 @@ def until(what, check):
 class Node:
     """One node of a cluster, known by its number from 1."""
 
-    def __init__(self, number, seeds, name="a cluster"):
+    def __init__(self, number, seeds, name="a cluster", shards=1):
         self.number, self.address = number, f"127.0.0.{FIRST + number - 1}"
         self.work = RUNS / f"node-{number}"
-        self.seeds, self.name, self.process = seeds, name, None
+        self.seeds, self.name, self.shards, self.process = seeds, name, shards, None
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         (self.work / "config.yaml").write_text(f"cluster_name: {name}\n")
 
     def start(self):
         command = [BINARY, "server", "--config", self.work / "config.yaml", "--workdir", self.work / "data"]
-        command += ["--listen", self.address, "--seeds", self.seeds, "--smp", "1", "--memory", "256M", "--overprovisioned"]
+        command += ["--listen", self.address, "--seeds", self.seeds, "--smp", str(self.shards), "--memory", "256M", "--overprovisioned"]
         with open(self.work / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         return self

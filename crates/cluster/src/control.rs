@@ -12,6 +12,7 @@ mod founding;
 pub(crate) mod leader;
 pub(crate) mod leave;
 mod open;
+mod own_word;
 mod post;
 pub(crate) mod service;
 mod starts;
@@ -30,6 +31,7 @@ use storage::{Storage, StorageError};
 
 pub(crate) use founding::own_number;
 pub use open::{open_node, open_storage};
+pub use own_word::{Measured, Meter};
 pub use turn::Turn;
 
 use crate::NodeNumber;
@@ -38,6 +40,7 @@ use crate::liveness::Liveness;
 use crate::nodes::NodeState;
 use effects::Effect;
 use leader::{Answered, Ask};
+use own_word::OwnWord;
 use service::Membership;
 
 /// A change was not made, or did not take effect everywhere.
@@ -123,6 +126,7 @@ pub struct ControlPlane {
     down_since: RefCell<BTreeMap<NodeNumber, Instant>>,
     planner: RefCell<Option<Planner>>,
     on_schema: RefCell<Option<OnSchema>>,
+    own_word: Rc<OwnWord>,
 }
 
 /// Makes a change of the schema, whatever it was planned with. May be called on any shard of the leader.

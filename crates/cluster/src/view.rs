@@ -49,6 +49,8 @@ struct Routings {
     known: BTreeMap<TableId, Rc<Routing>>,
 }
 
+type NodesListener = Rc<dyn Fn(&Nodes)>;
+
 /// The agreed state on one shard.
 pub struct View {
     own: Cell<NodeNumber>,
@@ -56,6 +58,7 @@ pub struct View {
     nodes: RefCell<Rc<Nodes>>,
     routings: RefCell<Routings>,
     changed: Event,
+    listeners: RefCell<Vec<NodesListener>>,
 }
 
 impl Default for View {
@@ -66,6 +69,7 @@ impl Default for View {
             nodes: RefCell::default(),
             routings: RefCell::default(),
             changed: Event::new(),
+            listeners: RefCell::default(),
         }
     }
 }
@@ -100,6 +104,11 @@ impl View {
     /// The nodes.
     pub fn nodes(&self) -> Rc<Nodes> {
         Rc::clone(&self.nodes.borrow())
+    }
+
+    /// Tells `listener` the nodes after each change of them from now on, on this shard.
+    pub fn on_nodes(&self, listener: impl Fn(&Nodes) + 'static) {
+        self.listeners.borrow_mut().push(Rc::new(listener));
     }
 
     /// Looks at the routing of a table at its present version.
@@ -180,6 +189,10 @@ impl View {
         routings.last = None;
         drop(routings);
         self.changed.notify_all();
+        if let Some(nodes) = &news.nodes {
+            let listeners = self.listeners.borrow().clone();
+            listeners.iter().for_each(|listener| listener(nodes));
+        }
     }
 }
 

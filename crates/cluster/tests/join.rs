@@ -64,6 +64,7 @@ async fn node(host: u8, name: &'static str, address: SocketAddr, shared: Rc<Shar
         cluster_name: name.to_owned(),
         seeds: shared.seeds.borrow().clone(),
         founds: false,
+        bind: None,
         compression: InternodeCompression::default(),
         folder: PathBuf::from("/ceto/schema"),
     };

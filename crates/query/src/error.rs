@@ -5,6 +5,7 @@
 use cluster::ClusterError;
 use cluster::group0::Group0Error;
 use model::TableId;
+use replication::{Endpoint, FailureReason};
 use statement::StatementError;
 use storage::StorageError;
 use wire::consistency::Consistency;
@@ -104,7 +105,7 @@ pub enum QueryError {
         data_present: bool,
     },
     /// A replica met an error while writing.
-    #[error("Operation failed - received {received} responses and {failed} failures")]
+    #[error("Operation failed - received {received} responses and {} failures", failures.len())]
     WriteFailure {
         /// Level asked for.
         consistency: Consistency,
@@ -112,13 +113,13 @@ pub enum QueryError {
         received: u32,
         /// Answers needed.
         required: u32,
-        /// Replicas that failed.
-        failed: u32,
+        /// Replicas that failed, each with the reason.
+        failures: Vec<(Endpoint, FailureReason)>,
         /// Which kind of write.
         write_type: WriteType,
     },
     /// A replica met an error while reading.
-    #[error("Operation failed - received {received} responses and {failed} failures")]
+    #[error("Operation failed - received {received} responses and {} failures", failures.len())]
     ReadFailure {
         /// Level asked for.
         consistency: Consistency,
@@ -126,8 +127,8 @@ pub enum QueryError {
         received: u32,
         /// Answers needed.
         required: u32,
-        /// Replicas that failed.
-        failed: u32,
+        /// Replicas that failed, each with the reason.
+        failures: Vec<(Endpoint, FailureReason)>,
         /// Whether the replica asked for data was among them.
         data_present: bool,
     },

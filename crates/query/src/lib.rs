@@ -29,6 +29,7 @@ pub use engine::{AtOnce, BoundValues, ClientLister, Engine, EngineConfig, Left, 
 pub use error::QueryError;
 pub use execute::one_row::Writing;
 pub use load::Timed;
+pub use replication::{Endpoint, FailureReason};
 pub use running::RunningRequest;
 pub use statement::ddl::is_system;
 pub use statement::functions::user::CallTimes;

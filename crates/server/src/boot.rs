@@ -27,7 +27,7 @@ use reactor::stall::StallDetector;
 use reactor::{Group, ShardInfo};
 use storage::Identity;
 
-use crate::admin::node::{Mode, NodeState};
+use crate::admin::node::{self, Mode, NodeState};
 use crate::admin::{Admin, Ports};
 use crate::cli::ServerOptions;
 use crate::config::{Config, ConfigError, Driver};
@@ -339,6 +339,7 @@ async fn serve(
     let addresses: Vec<String> = listeners.iter().map(|listener| listener.description()).collect();
     let node = Rc::new(NodeState::new(config, started, listeners));
     reactor::set_local(Rc::clone(&node));
+    node::tell_others();
     let elapsed_ms = started.elapsed().as_millis();
     println!(
         "ceto ready on {} with {} shard(s) after {elapsed_ms} ms",
@@ -358,6 +359,7 @@ async fn serve(
         Err(_) => reactor::error!("the task that waits for signals broke"),
     }
     node.mode.set(Mode::Draining);
+    node::serves_clients(false);
     // A change of the transport under way completes first; a later one sees the mode set above.
     let turn = node.changing.acquire(1).await;
     for listener in node.listeners.take() {

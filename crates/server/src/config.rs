@@ -186,6 +186,11 @@ pub enum Driver {
 impl Config {
     /// The address by which other nodes know this node.
     pub fn own_address(&self) -> IpAddr {
+        self.topology.broadcast_address.unwrap_or_else(|| self.bind_address())
+    }
+
+    /// The address on which this node listens for other nodes.
+    pub fn bind_address(&self) -> IpAddr {
         // The unspecified address (all interfaces) is not one that others can connect to.
         let told = [self.listen_address, Some(self.rpc_address)];
         let mut told = told.into_iter().flatten().filter(|address| !address.is_unspecified());

@@ -88,7 +88,7 @@ pub struct Native {
     pooled_bytes: Cell<usize>,
     pooled_max: usize,
     served: Rc<Counter>,
-    failed: Rc<Counter>,
+    errors: error::Counters,
     open: Rc<Gauge>,
 }
 
@@ -129,11 +129,7 @@ impl Native {
             pooled_bytes: Cell::new(0),
             pooled_max,
             served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
-            failed: metrics::counter(
-                "scylla_transport_cql_errors_total",
-                "CQL requests answered with ERROR",
-                &[],
-            ),
+            errors: error::Counters::new(),
             open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
         });
         native.give_back_after_bursts();
@@ -143,6 +139,7 @@ impl Native {
                 events::schema_changed(&native, event);
             }
         }));
+        events::follow_nodes(&native);
         let lister = Rc::downgrade(&native);
         native.engine.list_clients_with(Rc::new(move || {
             let native = lister.upgrade();
@@ -295,8 +292,8 @@ impl Native {
     #[inline]
     fn count(&self, result: &Result<(), QueryError>) {
         self.served.inc();
-        if result.is_err() {
-            self.failed.inc();
+        if let Err(error) = result {
+            self.errors.count(error);
         }
     }
 

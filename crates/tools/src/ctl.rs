@@ -8,6 +8,7 @@
 
 mod cluster;
 mod http;
+mod nodes;
 mod patience;
 mod snapshots;
 mod tables;
@@ -129,18 +130,20 @@ async fn run(options: CtlOptions) -> Result<(), CtlError> {
     let address = found.next().ok_or_else(|| unreachable(io::ErrorKind::NotFound.into()))?;
     let api = Api { address, host: host.clone() };
     match options.verb {
-        Verb::Status { keyspace, resolve_ip: _ } => cluster::status(&api, keyspace.as_deref()).await,
+        Verb::Status { keyspace, resolve_ip: _ } => nodes::status(&api, keyspace.as_deref()).await,
         Verb::Info { tokens } => cluster::info(&api, tokens).await,
         Verb::Version { verbose } => cluster::version(&api, verbose).await,
-        Verb::Ring { keyspace, resolve_ip: _ } => cluster::ring(&api, keyspace.as_deref()).await,
-        Verb::Describecluster => cluster::describe_cluster(&api).await,
-        Verb::Describering { keyspace } => cluster::describe_ring(&api, &keyspace).await,
+        Verb::Ring { keyspace, resolve_ip: _ } => nodes::ring(&api, keyspace.as_deref()).await,
+        Verb::Describecluster => nodes::describe_cluster(&api).await,
+        Verb::Describering { keyspace, table } => {
+            cluster::describe_ring(&api, &keyspace, table.as_deref()).await
+        }
         Verb::Getendpoints { keyspace, table, key } => {
             cluster::endpoints(&api, &keyspace, &table, &key).await
         }
         Verb::Gettimeout { timeout } => cluster::timeout(&api, &timeout).await,
         Verb::Statusgossip => cluster::status_gossip(&api).await,
-        Verb::Gossipinfo => cluster::gossip_info(&api).await,
+        Verb::Gossipinfo => nodes::gossip_info(&api).await,
         Verb::Statusbinary => cluster::status_binary(&api).await,
         Verb::Enablebinary => work::enable_binary(&api).await,
         Verb::Disablebinary => work::disable_binary(&api).await,

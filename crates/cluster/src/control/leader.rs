@@ -329,7 +329,10 @@ async fn choose_voters(control: &ControlPlane) -> Result<(), Group0Error> {
     if changes.is_empty() {
         return Ok(());
     }
-    reactor::info!("the voters of the control plane change";
-        from = format!("{:?}", members.voters), to = format!("{chosen:?}"));
+    // A node that only joined is a learner first, which changes no voter.
+    if members.voters != chosen {
+        reactor::info!("the voters of the control plane change";
+            from = format!("{:?}", members.voters), to = format!("{chosen:?}"));
+    }
     group.change_members(&changes).await
 }

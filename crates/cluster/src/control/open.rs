@@ -185,6 +185,7 @@ async fn open_group(
         down_since: RefCell::default(),
         planner: RefCell::new(None),
         on_schema: RefCell::new(None),
+        own_word: Rc::default(),
     };
     tell_shards(&News::of(&state, group.number()), usize::from(facts.shards)).await?;
     if let Some(membership) = membership {

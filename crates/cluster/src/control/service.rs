@@ -13,17 +13,16 @@ use std::time::Duration;
 
 use reactor::{Deadline, Group};
 use storage::{StorageConfig, StorageError};
-use wire::node::control::{Addresses, Join, Joined, NodeState, Status, StatusAnswer};
+use wire::node::control::{Addresses, Join, Joined, Status, StatusAnswer};
 use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::Verb;
 use wire::node::hello::{Class, Epoch, Hello};
 
 use super::post::Post;
-use super::starts;
+use super::{own_word, starts};
 use crate::consensus::{LogLimits, Message, Snapshot};
-use crate::control::ControlPlane;
 use crate::group0::{ClusterState, Group0, GroupFailure};
-use crate::liveness::{self, Liveness};
+use crate::liveness::Liveness;
 use crate::membership::founding::{self, Promise, SeedAnswer, Step, seeds_hash};
 use crate::net::{Answer, InternodeCompression, Network, NetworkConfig, Request};
 use crate::nodes::OwnFacts;
@@ -50,6 +49,8 @@ pub struct ClusterOptions {
     pub seeds: Vec<SocketAddr>,
     /// Whether to found a cluster without asking them.
     pub founds: bool,
+    /// Where to listen, if not on the address by which other nodes know this one.
+    pub bind: Option<SocketAddr>,
     /// Which bodies between nodes are compressed.
     pub compression: InternodeCompression,
     /// Folder of what this part keeps.
@@ -90,30 +91,18 @@ pub(crate) async fn start_network(
         address: facts.listen.to_string(),
         heard: Vec::new(),
     };
+    let bind = options.bind.unwrap_or(facts.listen);
     let config = NetworkConfig {
         compression: options.compression,
         address_book: (shard == 0).then(|| options.folder.join("addresses")),
-        ..NetworkConfig::new(own, Some(facts.listen))
+        ..NetworkConfig::new(own, Some(bind))
     };
     let started = Network::start(config).await;
     let network = started.map_err(|error| {
-        StorageError::of("listen for other nodes on", Path::new(&facts.listen.to_string()))(error)
+        StorageError::of("listen for other nodes on", Path::new(&bind.to_string()))(error)
     })?;
-    Liveness::start(&network, own_state);
+    Liveness::start(&network, own_word::facts);
     Ok(network)
-}
-
-/// This node's word about itself in answers to pings.
-fn own_state() -> liveness::OwnFacts {
-    let control = ControlPlane::here();
-    liveness::OwnFacts {
-        state: if control.is_some() { NodeState::Normal } else { NodeState::Starting },
-        applied: control.map_or(0, |control| control.effective()),
-        hash: None,
-        load_bytes: 0,
-        free_bytes: 0,
-        serves_clients: false,
-    }
 }
 
 /// This node's part in the cluster.

@@ -51,6 +51,9 @@ type FactsSource = Box<dyn Fn() -> OwnFacts>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Copy {
     is_up: bool,
+    /// When this shard heard that it went down.
+    down_since: Option<Instant>,
+    serves_clients: bool,
     stalled: BTreeSet<u16>,
 }
 
@@ -66,6 +69,8 @@ pub struct Liveness {
     /// Since when each shard of this node has owed a sign of life; on shard 0.
     owed: RefCell<Vec<Option<Instant>>>,
     skews: RefCell<BTreeMap<NodeNumber, Rc<Gauge>>>,
+    /// Numbers of other nodes that are up and that are not; on shard 0.
+    counts: Option<[Rc<Gauge>; 2]>,
     gate: Gate,
     stopping: Event,
     is_stopped: Cell<bool>,
@@ -83,6 +88,8 @@ impl Liveness {
             publishing: Semaphore::new(1),
             owed: RefCell::new(vec![None; reactor::shard_count()]),
             skews: RefCell::default(),
+            counts: (reactor::shard_id() == 0)
+                .then(|| COUNT_METRICS.map(|(name, help)| metrics::gauge(name, help, &[]))),
             gate: Gate::new(),
             stopping: Event::new(),
             is_stopped: Cell::new(false),
@@ -112,6 +119,16 @@ impl Liveness {
     /// Whether a node is up; this node itself is no matter of opinion, and not up.
     pub fn is_up(&self, node: NodeNumber) -> bool {
         self.copies.borrow().get(&node).is_some_and(|copy| copy.is_up)
+    }
+
+    /// Since when a node that was up has been down, as this shard heard of it.
+    pub fn down_since(&self, node: NodeNumber) -> Option<Instant> {
+        self.copies.borrow().get(&node)?.down_since
+    }
+
+    /// Whether a node is up and its port for clients is open.
+    pub fn serves_clients(&self, node: NodeNumber) -> bool {
+        self.copies.borrow().get(&node).is_some_and(|copy| copy.is_up && copy.serves_clients)
     }
 
     /// Whether a shard of a node that is up stands still: its replicas are as good as down.
@@ -195,6 +212,7 @@ impl Liveness {
             opinion.views().map(|(node, _)| node).filter(|node| !nodes.contains(node)).collect()
         };
         self.opinion.borrow_mut().set_nodes(nodes);
+        self.show_counts();
         for node in gone {
             self.skews.borrow_mut().remove(&node);
             metrics::remove(SKEW_METRIC, &[("node", &node.to_string())]);
@@ -245,6 +263,7 @@ impl Liveness {
             return;
         }
         let Ok(_turn) = self.publishing.acquire(1).await else { return };
+        self.show_counts();
         for change in changes {
             self.report(&change);
             if let Change::Up { node } | Change::Down { node, .. } = change {
@@ -254,18 +273,30 @@ impl Liveness {
         }
     }
 
+    fn show_counts(&self) {
+        let Some([live, down]) = &self.counts else { return };
+        let opinion = self.opinion.borrow();
+        let (up, all) = (opinion.views().filter(|(_, view)| view.is_up).count(), opinion.views().count());
+        live.set(up as i64);
+        down.set((all - up) as i64);
+    }
+
     /// Writes what operators have to know, and keeps the metric of a clock that is off.
     fn report(&self, change: &Change) {
         match *change {
-            Change::Up { node } => reactor::info!("a node is up"; node = node),
+            Change::Up { node } => reactor::info!("a node is up"; node = node, address = self.address(node)),
             Change::Down { node, cause } => {
-                reactor::warn!("a node is down"; node = node, cause = format!("{cause:?}"));
+                let cause = format!("{cause:?}");
+                reactor::warn!("a node is down"; node = node, address = self.address(node), cause = cause);
             }
             Change::Stalled { node, shard, is_stalled: true } => {
                 reactor::warn!("a shard of a node stands still"; node = node, shard = shard);
             }
             Change::Stalled { node, shard, is_stalled: false } => {
                 reactor::info!("a shard of a node goes on"; node = node, shard = shard);
+            }
+            Change::Clients { node, is_served } => {
+                reactor::debug!("the port for clients of node {node} is open: {is_served}");
             }
             Change::Clock { node, skew, skew_us } => {
                 let mut skews = self.skews.borrow_mut();
@@ -286,15 +317,30 @@ impl Liveness {
         }
     }
 
+    /// Where a node listens, for people: they know nodes by their addresses.
+    fn address(&self, node: NodeNumber) -> String {
+        let members = self.network.members();
+        members.all().find(|member| member.node == node).map_or_else(String::new, |m| m.address.to_string())
+    }
+
     /// Makes this shard's copy follow a change, then tells its listeners.
     fn follow(&self, change: &Change) {
         let mut copies = self.copies.borrow_mut();
         match *change {
-            Change::Up { node } => copies.entry(node).or_default().is_up = true,
-            Change::Down { node, .. } => *copies.entry(node).or_default() = Copy::default(),
+            Change::Up { node } => {
+                let copy = copies.entry(node).or_default();
+                (copy.is_up, copy.down_since) = (true, None);
+            }
+            Change::Down { node, .. } => {
+                let down_since = Some(reactor::now());
+                *copies.entry(node).or_default() = Copy { down_since, ..Copy::default() };
+            }
             Change::Stalled { node, shard, is_stalled } => {
                 let stalled = &mut copies.entry(node).or_default().stalled;
                 let _changed = if is_stalled { stalled.insert(shard) } else { stalled.remove(&shard) };
+            }
+            Change::Clients { node, is_served } => {
+                copies.entry(node).or_default().serves_clients = is_served;
             }
             Change::Clock { .. } => {}
         }
@@ -303,6 +349,12 @@ impl Liveness {
         listeners.iter().for_each(|listener| listener(change));
     }
 }
+
+/// Names of the metrics of nodes that are up and that are not, with their help.
+const COUNT_METRICS: [(&str, &str); 2] = [
+    ("scylla_gossip_live", "Other nodes that this one takes for up"),
+    ("scylla_gossip_unreachable", "Other nodes that this one takes for down"),
+];
 
 /// Name of the metric of a clock that is off.
 const SKEW_METRIC: &str = "ceto_node_clock_ahead_us";

@@ -79,6 +79,13 @@ pub enum Change {
         /// Whether it stands still.
         is_stalled: bool,
     },
+    /// A node that is up opened or closed its port for clients. It is closed when the node comes up.
+    Clients {
+        /// The node.
+        node: NodeNumber,
+        /// Whether the port is open.
+        is_served: bool,
+    },
     /// A node's clock is off by another level than before.
     Clock {
         /// The node.
@@ -95,6 +102,8 @@ pub enum Change {
 pub struct NodeView {
     /// Whether it is up.
     pub is_up: bool,
+    /// Since when it is up or down; `None` for one that was never up.
+    pub since: Option<Instant>,
     /// Its last answer.
     pub pong: Option<Pong>,
     /// By how much its clock is ahead of this node's, microseconds.
@@ -114,6 +123,7 @@ impl NodeView {
     fn new() -> Self {
         Self {
             is_up: false,
+            since: None,
             pong: None,
             skew_us: 0,
             skew: Skew::Small,
@@ -131,6 +141,7 @@ impl NodeView {
 
     fn goes_down(&mut self, now: Instant) {
         self.is_up = false;
+        self.since = Some(now);
         self.good_since = None;
         self.last_downs = [self.last_downs[1], Some(now)];
         self.is_damped = self.last_downs[0].is_some_and(|before| now.since(before) <= FLAP_TIME);
@@ -191,6 +202,7 @@ impl Opinion {
         let is_fresh = received.since(sent) <= SILENCE_MAX;
         if !view.is_up && is_fresh && (!view.is_damped || sent.since(good_since) >= GOOD_TIME) {
             view.is_up = true;
+            view.since = Some(received);
             view.is_damped = false;
             changes.push(Change::Up { node });
         }
@@ -203,8 +215,13 @@ impl Opinion {
         }
         let before = view.pong.replace(pong);
         if view.is_up {
-            // While it was down, nobody was told of its shards.
-            stalls(node, before.as_ref().filter(|_| was_up), view.pong.as_ref(), changes);
+            // While it was down, nobody was told of its shards and of its port for clients.
+            let before = before.filter(|_| was_up);
+            stalls(node, before.as_ref(), view.pong.as_ref(), changes);
+            let is_served = view.pong.as_ref().is_some_and(|pong| pong.serves_clients);
+            if is_served != before.is_some_and(|pong| pong.serves_clients) {
+                changes.push(Change::Clients { node, is_served });
+            }
         }
     }
 

@@ -22,7 +22,7 @@ fn pong() -> Pong {
         clock_us: 0,
         load_bytes: 0,
         free_bytes: 0,
-        serves_clients: true,
+        serves_clients: false,
         heard: Vec::new(),
     }
 }
@@ -109,6 +109,24 @@ fn stalled_shards_are_apart_from_their_node() {
     opinion.ticks(5000);
     assert!(!opinion.view(NODE).is_some_and(|view| view.is_stalled(17)), "the node is down");
     assert_eq!(opinion.hears(5500, 5501, stalled(&[17])), [Change::Up { node: NODE }, change(17, true)]);
+}
+
+#[test]
+fn the_port_for_clients_is_closed_until_the_node_says_otherwise_while_it_is_up() {
+    let mut opinion = opinion();
+    let serving = || Pong { serves_clients: true, ..pong() };
+    let clients = |is_served| Change::Clients { node: NODE, is_served };
+    assert_eq!(opinion.hears(0, 1, pong()), [Change::Up { node: NODE }]);
+    assert_eq!(opinion.hears(500, 501, serving()), [clients(true)]);
+    assert_eq!(opinion.hears(1000, 1001, serving()), []);
+    assert_eq!(opinion.hears(1500, 1501, pong()), [clients(false)], "it drains");
+    assert_eq!(opinion.hears(2000, 2001, serving()), [clients(true)]);
+    // It restarts: up before its port is open.
+    assert_eq!(opinion.ticks(5000), [Change::Down { node: NODE, cause: DownCause::Silence }]);
+    assert_eq!(opinion.hears(5500, 5501, pong()), [Change::Up { node: NODE }]);
+    opinion.ticks(9000);
+    assert_eq!(opinion.hears(9000, 9001, serving()), [], "it went down twice in a minute");
+    assert_eq!(opinion.hears(9500, 9501, serving()), []);
 }
 
 #[test]

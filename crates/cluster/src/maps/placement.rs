@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Token;
-use model::tablet::{Replica, TabletMap};
+use model::tablet::{NodeNumber, Replica, TabletMap};
 
 use super::map::{REPLICAS_MAX, shard_of};
 use crate::nodes::NodeRecord;
@@ -62,28 +62,77 @@ pub fn place(
     tablets: TabletMap,
     nodes: &[NodeRecord],
 ) -> Vec<Vec<Replica>> {
-    let strategy = Strategy::of(replication);
-    let mut ring: Vec<(i64, usize)> = Vec::new();
-    for (at, node) in nodes.iter().enumerate() {
-        ring.extend(node.tokens.iter().map(|token| (*token, at)));
-    }
-    ring.sort_unstable();
-    assert!(!ring.is_empty(), "a table is placed on nodes that have tokens");
+    let ring = Ring::new(replication, nodes);
+    assert!(!ring.tokens.is_empty(), "a table is placed on nodes that have tokens");
     let of_tablets: Vec<Vec<usize>> = tablets
         .tablets()
         .map(|tablet| {
-            let Token(last) = tablets.range(tablet).1;
-            let begin = ring.partition_point(|(token, _)| *token < last);
-            let walk = ring[begin..].iter().chain(&ring[..begin]).map(|(_, at)| *at);
-            let found = match &strategy {
-                Strategy::Simple(factor) => simple(walk.clone(), *factor),
-                Strategy::DataCenters(factors) => by_data_center(walk.clone(), factors, nodes),
-            };
+            let found = ring.replicas(tablets.range(tablet).1);
             // Files belong to somebody, also where the keyspace's factors name none of the nodes.
-            if found.is_empty() { walk.take(1).collect() } else { found }
+            if found.is_empty() { ring.walk(tablets.range(tablet).1).take(1).collect() } else { found }
         })
         .collect();
     on_shards(&of_tablets, nodes)
+}
+
+/// A range of the ring and the nodes that a driver which knows no tablets takes for its replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RingRange {
+    /// The token before its first; of the first range the last one of the ring.
+    pub start: Token,
+    /// Its last token.
+    pub end: Token,
+    /// The node whose token ends it.
+    pub owner: NodeNumber,
+    /// The nodes, the owner first where its data center has replicas.
+    pub replicas: Vec<NodeNumber>,
+}
+
+/// The ranges between the nodes' tokens, in order, with their replicas by `replication`.
+pub fn ring_ranges(replication: &BTreeMap<String, String>, nodes: &[NodeRecord]) -> Vec<RingRange> {
+    let ring = Ring::new(replication, nodes);
+    let number = |at: usize| nodes[at].number;
+    let before = ring.tokens.last().into_iter().chain(&ring.tokens);
+    let ranges = before.zip(&ring.tokens).map(|((start, _), (end, at))| RingRange {
+        start: Token(*start),
+        end: Token(*end),
+        owner: number(*at),
+        replicas: ring.replicas(Token(*end)).into_iter().map(number).collect(),
+    });
+    ranges.collect()
+}
+
+/// The ring of some nodes, walked for a keyspace.
+struct Ring<'n> {
+    strategy: Strategy,
+    nodes: &'n [NodeRecord],
+    /// Tokens in order, each with the place of its node.
+    tokens: Vec<(i64, usize)>,
+}
+
+impl<'n> Ring<'n> {
+    fn new(replication: &BTreeMap<String, String>, nodes: &'n [NodeRecord]) -> Self {
+        let mut tokens: Vec<(i64, usize)> = Vec::new();
+        for (at, node) in nodes.iter().enumerate() {
+            tokens.extend(node.tokens.iter().map(|token| (*token, at)));
+        }
+        tokens.sort_unstable();
+        Self { strategy: Strategy::of(replication), nodes, tokens }
+    }
+
+    /// The nodes around the ring from a token on, once for each of their tokens.
+    fn walk(&self, Token(from): Token) -> impl Iterator<Item = usize> + Clone {
+        let begin = self.tokens.partition_point(|(token, _)| *token < from);
+        self.tokens[begin..].iter().chain(&self.tokens[..begin]).map(|(_, at)| *at)
+    }
+
+    /// The replicas of what ends with a token.
+    fn replicas(&self, last: Token) -> Vec<usize> {
+        match &self.strategy {
+            Strategy::Simple(factor) => simple(self.walk(last), *factor),
+            Strategy::DataCenters(factors) => by_data_center(self.walk(last), factors, self.nodes),
+        }
+    }
 }
 
 fn simple(walk: impl Iterator<Item = usize>, factor: usize) -> Vec<usize> {
@@ -207,6 +256,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn ranges_of_the_ring_cover_it_and_have_the_replicas_of_tablets_that_end_with_them() {
+        let places = [("a", "r1"), ("a", "r2"), ("a", "r1")];
+        let three = nodes(&places, 1);
+        for replication in [simple("2"), topology(&[("a", "2")])] {
+            let ranges = ring_ranges(&replication, &three);
+            assert_eq!((ranges.len(), ranges[0].start), (48, ranges[47].end));
+            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start && pair[0].end < pair[1].end));
+            let map = TabletMap::new(4);
+            for (tablet, replicas) in map.tablets().zip(place(&replication, map, &three)) {
+                let last = map.range(tablet).1;
+                let range = ranges.iter().find(|range| range.end == last).expect("a token of the first node");
+                let placed: Vec<NodeNumber> = replicas.iter().map(|replica| replica.node).collect();
+                assert_eq!((range.owner, &range.replicas), (1, &placed));
+            }
+        }
+        assert_eq!(ring_ranges(&topology(&[("b", "1")]), &three)[0].replicas, []);
+        assert_eq!(ring_ranges(&simple("1"), &[]), []);
     }
 
     #[test]

@@ -314,7 +314,9 @@ impl Caller {
         let stream = self.slots.borrow_mut().insert(Rc::clone(&pending));
         self.ask(&question, FrameFlags::NONE, stream);
         let Question { verb, group, deadline, .. } = question;
-        Ok(Answers { caller: Rc::clone(self), pending, stream, verb, group, deadline, _places: places })
+        let sent = Some(self.last_used.get()).filter(|_| self.class == Class::Statement);
+        let caller = Rc::clone(self);
+        Ok(Answers { caller, pending, stream, verb, group, deadline, sent, _places: places })
     }
 
     /// Sends a message that has no answer; waits for room for it only.
@@ -337,6 +339,8 @@ pub struct Answers {
     verb: Verb,
     group: WorkGroup,
     deadline: Deadline,
+    /// When it was sent, until a part of the answer has come; `None` if its time is not measured.
+    sent: Option<Instant>,
     /// The places of the request, until it is answered or given up.
     _places: [Permit; 2],
 }
@@ -357,6 +361,9 @@ impl Answers {
         }
         if let Some(part) = pending.parts.borrow_mut().pop_front() {
             pending.untaken.set(pending.untaken.get() - part.len());
+            if let Some(sent) = self.sent.take() {
+                self.caller.metrics.latency_us.record(sent.elapsed().as_micros() as u64);
+            }
             return Ok(Some(part));
         }
         match &*pending.end.borrow() {

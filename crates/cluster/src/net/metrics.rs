@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use reactor::metrics::{self, Counter, Gauge};
+use reactor::metrics::{self, Counter, Gauge, Histogram};
 
 /// Counters of one peer.
 pub(super) struct PeerMetrics {
@@ -12,12 +12,14 @@ pub(super) struct PeerMetrics {
     pub(super) served: Rc<Counter>,
     pub(super) errors: Rc<Counter>,
     pub(super) late: Rc<Counter>,
+    /// Microseconds from requests over statement connections to the first part of their answers.
+    pub(super) latency_us: Rc<Histogram>,
     bytes_sent: Rc<Counter>,
     bytes_received: Rc<Counter>,
     sends: Rc<Counter>,
 }
 
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 10] = [
     ("ceto_internode_connections", "Connections with the node, in both directions"),
     ("ceto_internode_waiting", "Calls that wait for a place on their connection"),
     ("ceto_internode_requests", "Requests sent to the node"),
@@ -27,6 +29,7 @@ const NAMES: [(&str, &str); 9] = [
     ("ceto_internode_bytes_sent", "Bytes sent to the node"),
     ("ceto_internode_bytes_received", "Bytes received from the node"),
     ("ceto_internode_sends", "Sends to the node; one carries all frames of a turn of the loop"),
+    ("ceto_internode_latency", "Microseconds until the node answered reads and writes"),
 ];
 
 impl PeerMetrics {
@@ -45,6 +48,7 @@ impl PeerMetrics {
             bytes_sent: counter(6),
             bytes_received: counter(7),
             sends: counter(8),
+            latency_us: metrics::histogram(NAMES[9].0, NAMES[9].1, &labels),
         })
     }
 

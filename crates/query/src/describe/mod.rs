@@ -7,15 +7,17 @@ mod elements;
 mod page;
 mod text;
 
+use cluster::Nodes;
 use cql::ast::{Describe, DescribeTarget};
 use model::collection::CollectionBuilder;
+use model::schema::Keyspace;
 use statement::ddl::is_system;
 use statement::system::Catalog;
 
 use wire::request::QueryParameters;
 
 use crate::engine::Engine;
-use crate::system::{NodeFacts, catalog_here, ring_tokens};
+use crate::system::{NodeFacts, catalog_here, on_ring, ring_of};
 use crate::{ClientState, QueryError, Response};
 use elements::View;
 
@@ -34,10 +36,17 @@ pub fn execute(
 ) -> Result<(), QueryError> {
     let catalog = catalog_here()?;
     let schema = engine.storage().schema();
-    let node = NodeFacts::of(engine.config(), 0);
+    let around = Around { own: &NodeFacts::of(engine.config(), 0), nodes: &cluster::View::here().nodes() };
     let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
-    let description = describe(statement, &schema, &catalog, &node, keyspace)?;
+    let description = describe(statement, &schema, &catalog, around, keyspace)?;
     append_rows(&description, schema.version(), parameters.page_size, parameters.paging_state, &mut out.body)
+}
+
+/// This node and all of its cluster.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) own: &'a NodeFacts,
+    pub(crate) nodes: &'a Nodes,
 }
 
 /// Rows of a DESCRIBE before they are cut into pages.
@@ -60,11 +69,12 @@ pub(crate) fn describe(
     statement: &Describe,
     schema: &model::Schema,
     catalog: &Catalog,
-    node: &NodeFacts,
+    around: Around<'_>,
     keyspace: Option<&str>,
 ) -> Result<Description, QueryError> {
     if statement.target == DescribeTarget::Cluster {
-        return Ok(cluster(node, keyspace));
+        let shown = keyspace.filter(|name| !is_system(name)).and_then(|name| schema.keyspace(name));
+        return Ok(cluster(around, shown));
     }
     let view = View { schema, catalog, current: keyspace };
     let elements = view.elements(statement)?;
@@ -90,25 +100,30 @@ pub(crate) fn describe(
     Ok(Description { columns, rows: elements.iter().map(row).collect() })
 }
 
-fn cluster(node: &NodeFacts, keyspace: Option<&str>) -> Description {
+/// The cluster; with who has which range where a keyspace of a user is in use.
+fn cluster(around: Around<'_>, keyspace: Option<&Keyspace>) -> Description {
     let mut columns = vec!["cluster", "partitioner", "snitch"];
     // The name that every Cassandra with default settings gives here; placement does not depend on it.
     let mut row = vec![
-        node.cluster_name.clone().into_bytes(),
+        around.own.cluster_name.clone().into_bytes(),
         b"Murmur3Partitioner".to_vec(),
         b"DynamicEndpointSnitch".to_vec(),
     ];
-    if keyspace.is_some_and(|keyspace| !is_system(keyspace)) {
+    if let Some(keyspace) = keyspace {
         columns.push(RANGE_OWNERSHIP);
-        let mut endpoints = Vec::new();
-        let mut list = CollectionBuilder::begin(&mut endpoints);
-        let port = node.listen_port;
-        list.push(format!("/{}:{port}", node.listen_address).as_bytes());
-        list.finish();
+        let nodes = on_ring(around.nodes, around.own);
         let mut ownership = Vec::new();
         let mut map = CollectionBuilder::begin(&mut ownership);
-        for token in ring_tokens() {
-            map.push(token.to_string().as_bytes());
+        for range in ring_of(keyspace, &nodes, around.own) {
+            let mut endpoints = Vec::new();
+            let mut list = CollectionBuilder::begin(&mut endpoints);
+            for number in range.replicas {
+                let replica = nodes.iter().find(|node| node.number == number);
+                let replica = replica.expect("replicas of the ring are nodes of it");
+                list.push(format!("/{}", replica.listen).as_bytes());
+            }
+            list.finish();
+            map.push(range.end.0.to_string().as_bytes());
             map.push(&endpoints);
         }
         map.finish_map();

@@ -5,10 +5,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use cluster::Nodes;
 use cql::ast::Statement;
 use statement::session::Session;
 
-use super::{Description, append_rows, describe};
+use super::{Around, Description, append_rows, describe};
 use crate::QueryError;
 use crate::system::{Catalog, NodeFacts};
 
@@ -23,6 +24,7 @@ pub(crate) fn node() -> NodeFacts {
         rack: "rack1".into(),
         host_id: [7; 16],
         listen_address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)),
+        bind_address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)),
         listen_port: 7000,
         rpc_address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)),
         rpc_port: 9042,
@@ -33,7 +35,8 @@ pub(crate) fn node() -> NodeFacts {
 fn run(session: &Session, catalog: &Catalog, text: &str) -> Result<Description, QueryError> {
     let parsed = cql::parse_statement(text)?;
     let Statement::Describe(statement) = &parsed.statement else { panic!("{text} is no DESCRIBE") };
-    describe(statement, &session.schema, catalog, &node(), session.keyspace.as_deref())
+    let around = Around { own: &node(), nodes: &Nodes::new() };
+    describe(statement, &session.schema, catalog, around, session.keyspace.as_deref())
 }
 
 #[test]

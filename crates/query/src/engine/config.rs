@@ -1,6 +1,6 @@
 //! Settings of the query engine.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use statement::functions::user::CallTimes;
@@ -16,8 +16,10 @@ pub struct EngineConfig {
     pub data_center: String,
     /// Rack of the node.
     pub rack: String,
-    /// Address for other nodes.
+    /// Address by which other nodes know this one.
     pub listen_address: SocketAddr,
+    /// Address on which it listens for them.
+    pub bind_address: IpAddr,
     /// Address for clients.
     pub native_address: SocketAddr,
     /// Port on which connections choose their shard; `None` if there is none.
@@ -65,6 +67,7 @@ impl EngineConfig {
             data_center: "datacenter1".to_owned(),
             rack: "rack1".to_owned(),
             listen_address: SocketAddr::from(([127, 0, 0, 1], 7000)),
+            bind_address: IpAddr::from([127, 0, 0, 1]),
             native_address: SocketAddr::from(([127, 0, 0, 1], 9042)),
             shard_aware_port: None,
             shards,

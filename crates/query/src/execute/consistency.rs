@@ -159,10 +159,10 @@ fn failed_write(
         ReplicationError::Undecided { received, required } => {
             QueryError::CasUnknown { consistency, received, required }
         }
-        ReplicationError::Failed { received, required, .. } => {
-            let failed = error.failed();
+        ReplicationError::Failed { received, required, ref failures, .. } => {
+            let failures = failures.clone();
             reactor::error_limited!("a write failed"; kind = write_type.name(), error = error);
-            QueryError::WriteFailure { consistency, received, required, failed, write_type }
+            QueryError::WriteFailure { consistency, received, required, failures, write_type }
         }
         ReplicationError::Unavailable { .. }
         | ReplicationError::Overloaded { .. }
@@ -225,10 +225,10 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
         ReplicationError::TimedOut { received, required, data_present } => {
             QueryError::ReadTimeout { consistency, received, required, data_present }
         }
-        ReplicationError::Failed { received, required, data_present, .. } => {
-            let failed = error.failed();
+        ReplicationError::Failed { received, required, data_present, ref failures, .. } => {
+            let failures = failures.clone();
             reactor::error_limited!("a read failed"; error = error);
-            QueryError::ReadFailure { consistency, received, required, failed, data_present }
+            QueryError::ReadFailure { consistency, received, required, failures, data_present }
         }
         ReplicationError::Unavailable { .. }
         | ReplicationError::Overloaded { .. }

@@ -27,7 +27,7 @@ use storage::{ReadCommand, RowConsumer};
 use crate::{Engine, QueryError, VirtualTables};
 
 pub use node::NodeFacts;
-pub(crate) use node::ring_tokens;
+pub(crate) use node::{on_ring, ring_of};
 pub(crate) use read::World;
 pub use statement::system::{Catalog, first_changes, is_virtual};
 pub use views::ClientRow;

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use cluster::Nodes;
+use cluster::maps::placement::{self, RingRange};
 use cluster::nodes::{NodeRecord, NodeState};
+use cluster::{NodeNumber, Nodes};
+use model::schema::Keyspace;
 use model::tablet::TabletMap;
 use storage::CompactionRecord;
 
@@ -36,8 +38,10 @@ pub struct NodeFacts {
     pub rack: String,
     /// Id of the node, a UUID.
     pub host_id: [u8; 16],
-    /// Address for other nodes.
+    /// Address by which other nodes know it.
     pub listen_address: IpAddr,
+    /// Address on which it listens for them.
+    pub bind_address: IpAddr,
     /// Port for other nodes.
     pub listen_port: u16,
     /// Address for clients.
@@ -57,6 +61,7 @@ impl NodeFacts {
             rack: config.rack.clone(),
             host_id: config.host_id,
             listen_address: config.listen_address.ip(),
+            bind_address: config.bind_address,
             listen_port: config.listen_address.port(),
             rpc_address: config.native_address.ip(),
             rpc_port: config.native_address.port(),
@@ -65,10 +70,43 @@ impl NodeFacts {
     }
 }
 
-/// The other nodes of the cluster, and what of them is shown.
+/// The other nodes of the cluster that have data, also while they give it away.
 fn others<'n>(nodes: &'n Nodes, own: &NodeFacts) -> impl Iterator<Item = &'n NodeRecord> {
     let own = own.host_id;
-    nodes.values().filter(move |node| node.host_id != own && node.state == NodeState::Normal)
+    let is_member = |node: &&NodeRecord| matches!(node.state, NodeState::Normal | NodeState::Draining);
+    nodes.values().filter(is_member).filter(move |node| node.host_id != own)
+}
+
+/// The nodes that have tokens, this one always among them.
+pub(crate) fn on_ring(nodes: &Nodes, own: &NodeFacts) -> Vec<NodeRecord> {
+    let has_tokens = |node: &&NodeRecord| node.host_id == own.host_id || node.state != NodeState::Joining;
+    let is_there = |node: &&NodeRecord| node.state != NodeState::Left;
+    let mut all: Vec<NodeRecord> = nodes.values().filter(is_there).filter(has_tokens).cloned().collect();
+    if !all.iter().any(|node| node.host_id == own.host_id) {
+        all.push(NodeRecord {
+            host_id: own.host_id,
+            data_center: own.data_center.clone(),
+            rack: own.rack.clone(),
+            listen: SocketAddr::new(own.listen_address, own.listen_port),
+            native: SocketAddr::new(own.rpc_address, own.rpc_port),
+            tokens: ring_tokens().collect(),
+            ..NodeRecord::default()
+        });
+    }
+    all
+}
+
+/// The ranges between the tokens of `nodes`, with the replicas of a keyspace. Every node keeps the keyspaces
+/// with `LocalStrategy` for itself.
+pub(crate) fn ring_of(keyspace: &Keyspace, nodes: &[NodeRecord], own: &NodeFacts) -> Vec<RingRange> {
+    let replication = &keyspace.options.replication;
+    let mut ranges = placement::ring_ranges(replication, nodes);
+    if placement::is_local(replication) {
+        let own = nodes.iter().filter(|node| node.host_id == own.host_id);
+        let own: Vec<NodeNumber> = own.map(|node| node.number).collect();
+        ranges.iter_mut().for_each(|range| range.replicas.clone_from(&own));
+    }
+    ranges
 }
 
 fn token_texts(tokens: &[i64]) -> impl Iterator<Item = String> {
@@ -115,7 +153,7 @@ pub(super) fn ring_parts() -> TabletMap {
 }
 
 /// The tokens shown for the node: the ends of equal parts of the ring.
-pub(crate) fn ring_tokens() -> impl Iterator<Item = i64> {
+fn ring_tokens() -> impl Iterator<Item = i64> {
     let parts = ring_parts();
     parts.tablets().map(move |part| parts.range(part).1.0)
 }
@@ -153,7 +191,7 @@ pub(super) fn local(rows: &mut Rows<'_>, nodes: &Nodes, node: &NodeFacts, schema
         row.text("data_center", &node.data_center);
         row.int("gossip_generation", i32::try_from(node.generation).unwrap_or(i32::MAX));
         row.uuid("host_id", node.host_id);
-        row.inet("listen_address", node.listen_address);
+        row.inet("listen_address", node.bind_address);
         row.int("listen_port", i32::from(node.listen_port));
         row.text("native_protocol_version", NATIVE_PROTOCOL_VERSION);
         row.text("partitioner", PARTITIONER);
@@ -183,7 +221,7 @@ pub(super) fn all_settings<'s>(
 ) -> BTreeMap<Cow<'s, str>, Cow<'s, str>> {
     let own = [
         ("cluster_name", node.cluster_name.clone()),
-        ("listen_address", node.listen_address.to_string()),
+        ("listen_address", node.bind_address.to_string()),
         ("native_transport_port", node.rpc_port.to_string()),
         ("partitioner", PARTITIONER.to_owned()),
         ("rpc_address", node.rpc_address.to_string()),

@@ -66,19 +66,7 @@ pub(crate) async fn read_world(
         _ => {}
     }
     if (table.keyspace(), table.name()) == ("system", "token_ring") {
-        let mut keyspaces: Vec<(Token, &str)> = world
-            .schema
-            .keyspaces()
-            .map(|keyspace| (token::murmur3_token(keyspace.name.as_bytes()), keyspace.name.as_str()))
-            .collect();
-        keyspaces.sort_unstable();
-        for (_, keyspace) in keyspaces {
-            let fill = |rows: &mut Rows<'_>| scylla::token_ring(rows, keyspace, &world.node);
-            if give_piece(table, fill, &mut giver).await == Flow::Stop {
-                return;
-            }
-        }
-        return giver.close();
+        return give_token_ring(table, world, giver).await;
     }
     if let Views::Estimates(tables) = &world.views {
         return give_estimates(table, tables, giver).await;
@@ -144,6 +132,24 @@ async fn give_piece(table: &Table, fill: impl FnOnce(&mut Rows<'_>), giver: &mut
     }
     reactor::maybe_yield().await;
     giver.flow
+}
+
+/// Gives the consumer `system.token_ring`, keyspace by keyspace.
+async fn give_token_ring(table: &Table, world: &World, mut giver: Giver<'_>) {
+    let nodes = node::on_ring(&world.nodes, &world.node);
+    let mut keyspaces: Vec<(Token, &Keyspace)> = world
+        .schema
+        .keyspaces()
+        .map(|keyspace| (token::murmur3_token(keyspace.name.as_bytes()), keyspace))
+        .collect();
+    keyspaces.sort_by_key(|(token, keyspace)| (*token, keyspace.name.as_str()));
+    for (_, keyspace) in keyspaces {
+        let fill = |rows: &mut Rows<'_>| scylla::token_ring(rows, keyspace, &nodes, &world.node);
+        if give_piece(table, fill, &mut giver).await == Flow::Stop {
+            return;
+        }
+    }
+    giver.close();
 }
 
 /// Gives the consumer the clients in pieces.

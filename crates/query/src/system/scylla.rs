@@ -4,7 +4,9 @@
 //! equivalent here are null: connections are not encrypted, tablets do not migrate, and settings have no
 //! source.
 
+use cluster::nodes::NodeRecord;
 use model::partition_key::{self, compare_decorated};
+use model::schema::Keyspace;
 use model::token::murmur3_token;
 use model::{Schema, Table, Token};
 use replication::Replicator;
@@ -84,19 +86,20 @@ pub(super) fn client(rows: &mut Rows<'_>, shard: usize, client: &ClientRow) {
     });
 }
 
-/// Fills `system.token_ring` for a keyspace: all ranges belong to this node.
-pub(super) fn token_ring(rows: &mut Rows<'_>, keyspace: &str, node: &NodeFacts) {
-    let tokens: Vec<String> = node::ring_tokens().map(|token| token.to_string()).collect();
-    let starts = tokens.iter().cycle().skip(tokens.len() - 1);
-    for (start, end) in starts.zip(&tokens) {
-        rows.row(|row| {
-            row.text("keyspace_name", keyspace);
-            row.text("start_token", start);
-            row.inet("endpoint", node.rpc_address);
-            row.text("dc", &node.data_center);
-            row.text("end_token", end);
-            row.text("rack", &node.rack);
-        });
+/// Fills `system.token_ring` for a keyspace: a row for each range and each node that has it.
+pub(super) fn token_ring(rows: &mut Rows<'_>, keyspace: &Keyspace, nodes: &[NodeRecord], own: &NodeFacts) {
+    for range in node::ring_of(keyspace, nodes, own) {
+        let replicas = nodes.iter().filter(|node| range.replicas.contains(&node.number));
+        for replica in replicas {
+            rows.row(|row| {
+                row.text("keyspace_name", &keyspace.name);
+                row.text("start_token", &range.start.0.to_string());
+                row.inet("endpoint", replica.native.ip());
+                row.text("dc", &replica.data_center);
+                row.text("end_token", &range.end.0.to_string());
+                row.text("rack", &replica.rack);
+            });
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use model::tablet::Replica;
-use reactor::Deadline;
+use reactor::{Deadline, metrics};
 use smallvec::SmallVec;
 
 use crate::error::ReplicationError;
@@ -28,6 +28,8 @@ pub(super) async fn write(
     deadline: Deadline,
 ) -> Result<(), ReplicationError> {
     let born_us = reactor::wall_clock_us();
+    let help = "Writes to replicas of what a read showed that they lack";
+    metrics::counter("ceto_coordinator_read_repairs", help, &[]).add(lacking.len() as u64);
     let mut under_way: SmallVec<[(Planned, Sent); 5]> = SmallVec::new();
     for (planned, mutation) in lacking {
         let mutation: Rc<[u8]> = mutation.into();
@@ -57,6 +59,8 @@ pub(super) async fn write(
     if failed.is_empty() {
         return Ok(());
     }
+    let help = "Reads that failed because a replica did not get what it lacks";
+    metrics::counter("ceto_coordinator_read_repairs_failed", help, &[]).inc();
     let required = plan.required;
     let received = required.saturating_sub(failed.len() as u32);
     Err(ReplicationError::TimedOut { received, required, data_present: true })

@@ -15,6 +15,7 @@ pub(crate) mod describe;
 mod error;
 mod guard;
 mod limit;
+mod members;
 mod metrics;
 pub(crate) mod node;
 mod params;

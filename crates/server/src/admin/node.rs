@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 
-use model::TableId;
+use cluster::{ControlPlane, Measured};
 use model::partition_key::DecoratedKey;
 use model::schema::Schema;
+use model::{Table, TableId};
 use query::is_system;
 use query::partition_key_text;
 use query::system::Catalog;
@@ -86,6 +87,11 @@ impl NodeState {
             samplings: Samplings::default(),
             config: config.clone(),
         }
+    }
+
+    /// Whether the port for clients is open.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.listeners.borrow().is_empty()
     }
 
     /// The state of this node. Call on shard 0.
@@ -250,12 +256,7 @@ pub(crate) async fn files_with(table: &TableName, text: &str, is_hex: bool) -> R
     let schema = schema()?;
     let gone = || ApiError::bad(format!("Unknown keyspace/cf pair ({}.{})", table.keyspace, table.name));
     let found = schema.table_by_id(table.id).ok_or_else(gone)?;
-    let key = if is_hex {
-        partition_key_text::parse_hex(found, text)
-    } else {
-        partition_key_text::parse(found, text, reactor::wall_clock_us() / 1000)
-    };
-    let key = DecoratedKey::new(key.map_err(ApiError::bad)?);
+    let key = key_of(found, text, is_hex)?;
     let shard = here()?;
     let replicator = shard.replicator();
     let replica = replicator.replica_of(found, key.token);
@@ -269,6 +270,16 @@ pub(crate) async fn files_with(table: &TableName, text: &str, is_hex: bool) -> R
         Ok(files.iter().map(|path| path.display().to_string()).collect())
     });
     asked.await.map_err(ApiError::failed)?
+}
+
+/// The partition key that `text` denotes: values with `:` between, or bytes in hex.
+pub(crate) fn key_of(table: &Table, text: &str, is_hex: bool) -> Result<DecoratedKey, ApiError> {
+    let key = if is_hex {
+        partition_key_text::parse_hex(table, text)
+    } else {
+        partition_key_text::parse(table, text, reactor::wall_clock_us() / 1000)
+    };
+    Ok(DecoratedKey::new(key.map_err(ApiError::bad)?))
 }
 
 /// Flushes tables on every shard; returns once their contents are in table files.
@@ -303,6 +314,7 @@ pub(crate) async fn enable_native_transport() -> Result<(), ApiError> {
     if node.listeners.borrow().is_empty() {
         let opened = here()?.native.listen(&node.config).map_err(ApiError::failed)?;
         *node.listeners.borrow_mut() = opened;
+        serves_clients(true);
     }
     Ok(())
 }
@@ -315,7 +327,34 @@ pub(crate) async fn disable_native_transport() -> Result<(), ApiError> {
     close_transport(&node).await
 }
 
+/// Has other nodes learn that this one serves clients, and how much data it has.
+pub(crate) fn tell_others() {
+    if let Some(control) = ControlPlane::here() {
+        control.measure_with(Rc::new(|| Box::pin(measured())));
+    }
+    serves_clients(true);
+}
+
+/// What other nodes hear of this one's data; what cannot be measured now counts as nothing.
+async fn measured() -> Measured {
+    let load_bytes = reports().await.map_or(0, |all| all.iter().map(|report| report.file_bytes).sum());
+    let data_dir = here().map(|shard| shard.storage().config().data_dir.clone());
+    let free_bytes = match data_dir {
+        Ok(data_dir) => reactor::file::available_space(&data_dir).await.unwrap_or(0),
+        Err(_) => 0,
+    };
+    Measured { load_bytes, free_bytes }
+}
+
+/// Has other nodes learn whether this one's port for clients is open.
+pub(crate) fn serves_clients(serves: bool) {
+    if let Some(control) = ControlPlane::here() {
+        control.set_serves_clients(serves);
+    }
+}
+
 async fn close_transport(node: &NodeState) -> Result<(), ApiError> {
+    serves_clients(false);
     let listeners = node.listeners.take();
     for listener in listeners {
         listener.close().await;

@@ -116,6 +116,7 @@ fn cluster_options(config: &Config, storage: &StorageConfig) -> Option<ClusterOp
         cluster_name: config.cluster_name.clone(),
         seeds,
         founds: config.topology.founds,
+        bind: Some(SocketAddr::new(config.bind_address(), config.storage_port)),
         compression: match config.topology.compression {
             config::InternodeCompression::None => InternodeCompression::None,
             config::InternodeCompression::DataCenters => InternodeCompression::Dc,
@@ -204,6 +205,7 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         data_center: config.data_center.clone(),
         rack: config.rack.clone(),
         listen_address: SocketAddr::new(config.own_address(), config.storage_port),
+        bind_address: config.bind_address(),
         native_address: SocketAddr::new(
             config.broadcast_rpc_address.unwrap_or(config.rpc_address),
             config.native_port,

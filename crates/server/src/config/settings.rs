@@ -21,6 +21,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("data_file_directories", format!("[{}]", path(&data_dir)));
     add("commitlog_directory", or_null(config.commitlog_dir.as_deref().map(path)));
     add("saved_caches_directory", or_null(config.saved_caches_dir.as_deref().map(path)));
+    add("broadcast_address", or_null(config.topology.broadcast_address));
     add("broadcast_rpc_address", or_null(config.broadcast_rpc_address));
     add("native_shard_aware_transport_port", or_null(config.shard_aware_port));
     add("native_transport_max_frame_size", bytes(config.frame_bytes_max as u64));

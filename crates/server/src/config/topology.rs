@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use super::keys::{Setter, choice, parse_address};
+use super::keys::{Setter, address, choice, parse_address};
 use super::value::Value;
 use super::{Config, ConfigError, TEXT_BYTES_MAX};
 
@@ -48,6 +48,8 @@ pub struct TopologyConfig {
     pub seeds: Vec<Seed>,
     /// `endpoint_snitch`.
     pub snitch: Snitch,
+    /// `broadcast_address`: the address by which other nodes know this one; `None` for the one it listens on.
+    pub broadcast_address: Option<IpAddr>,
     /// `internode_compression`.
     pub compression: InternodeCompression,
     /// Found a cluster without asking the seeds; only on the command line (`--found`).
@@ -58,6 +60,7 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("seeds", |c, v| seeds(v).map(|v| c.topology.seeds = v)),
     ("seed_provider", |c, v| seed_provider(v).map(|v| c.topology.seeds = v)),
     ("endpoint_snitch", |c, v| snitch(v).map(|v| c.topology.snitch = v)),
+    ("broadcast_address", |c, v| broadcast_address(v).map(|v| c.topology.broadcast_address = Some(v))),
     ("internode_compression", |c, v| {
         let words = [
             ("none", InternodeCompression::None),
@@ -191,6 +194,14 @@ fn seed_provider(value: &Value) -> Result<Vec<Seed>, String> {
     field(&parameters, "seeds").map_or_else(|| Err(shape()), |value| seeds(&value))
 }
 
+fn broadcast_address(value: &Value) -> Result<IpAddr, String> {
+    let told = address(value)?;
+    if told.is_unspecified() {
+        return Err(format!("{told} is no address that other nodes can connect to"));
+    }
+    Ok(told)
+}
+
 fn snitch(value: &Value) -> Result<Snitch, String> {
     let expected = "expected SimpleSnitch or GossipingPropertyFileSnitch";
     let Value::Text(class) = value else { return Err(format!("{expected}, found {value}")) };
@@ -246,6 +257,23 @@ mod tests {
         check("seeds: 5\n", Err("expected addresses with commas"));
         check("seed_provider: [{class_name: K8s, parameters: [{seeds: ''}]}]\n", Err("SimpleSeedProvider"));
         check("seed_provider: [{class_name: SimpleSeedProvider}]\n", Err("parameters with seeds"));
+    }
+
+    #[test]
+    fn other_nodes_know_the_broadcast_address_and_the_port_is_on_the_other() {
+        let of = |text: &str| {
+            let config = config(text).unwrap();
+            (config.own_address().to_string(), config.bind_address().to_string())
+        };
+        let pair = |own: &str, bound: &str| (own.to_owned(), bound.to_owned());
+        assert_eq!(of("listen_address: 10.0.0.1\n"), pair("10.0.0.1", "10.0.0.1"));
+        assert_eq!(
+            of("listen_address: 10.0.0.1\nbroadcast_address: 84.0.0.1\n"),
+            pair("84.0.0.1", "10.0.0.1")
+        );
+        assert_eq!(of("rpc_address: 10.0.0.2\nbroadcast_address: '::1'\n"), pair("::1", "10.0.0.2"));
+        let wrong = config("broadcast_address: 0.0.0.0\n").unwrap_err();
+        assert!(wrong.contains("no address that other nodes can connect to"), "{wrong}");
     }
 
     #[test]

@@ -296,8 +296,8 @@ fn write_result(
         match result {
             Ok(()) => builder.result_encoded(&response.body),
             Err(failure) => {
-                let own = session.native.engine.config().listen_address;
-                error::write(builder, &session.extensions.get(), own, failure)
+                let around = error::Around::here(session.native.engine.config().listen_address);
+                error::write(builder, &session.extensions.get(), &around, failure)
             }
         }
     });

@@ -1,36 +1,82 @@
 //! The one place where errors get their protocol codes (native_protocol_v5.spec §9).
 
-use std::net::SocketAddr;
+mod counters;
 
-use query::QueryError;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::liveness::Liveness;
+use cluster::nodes::{NodeRecord, NodeState};
+use cluster::{Nodes, View};
+use query::{Endpoint, QueryError};
 use storage::StorageError;
 use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, ReplicaFailure, WriteType};
 use wire::extensions::Extensions;
 use wire::response::{CompleteResponse, ResponseBuilder};
 use wire::version::ProtocolVersion;
 
-/// Writes the ERROR message of `error`. `own` is this node's address, which is sent as that of the failed
-/// replica.
+pub(super) use counters::Counters;
+
+/// Most nodes that one message names as down.
+const DOWN_NAMED_MAX: usize = 3;
+
+/// The nodes around, as errors name them.
+pub(super) struct Around {
+    own: SocketAddr,
+    nodes: Rc<Nodes>,
+    /// Nodes that are down, and for how long.
+    down: Vec<(IpAddr, Duration)>,
+}
+
+impl Around {
+    /// As this shard sees them; `own` is this node's address for other nodes.
+    #[cold]
+    pub(super) fn here(own: SocketAddr) -> Self {
+        let nodes = View::here().nodes();
+        let Some(liveness) = reactor::local::<Liveness>() else {
+            return Self { own, nodes, down: Vec::new() };
+        };
+        let is_member = |node: &&NodeRecord| node.state != NodeState::Left;
+        let down = nodes
+            .values()
+            .filter(is_member)
+            .filter_map(|node| Some((node.listen.ip(), liveness.down_since(node.number)?.elapsed())));
+        let down = down.collect();
+        Self { own, nodes, down }
+    }
+
+    fn address(&self, endpoint: Endpoint) -> SocketAddr {
+        self.nodes.get(&endpoint.node).map_or(self.own, |node| node.listen)
+    }
+
+    /// The end of a message of an error that nodes which are down may explain.
+    fn down(&self) -> String {
+        let mut text = String::new();
+        for (at, (address, time)) in self.down.iter().take(DOWN_NAMED_MAX).enumerate() {
+            let begin = if at == 0 { "; down: " } else { ", " };
+            text.push_str(&format!("{begin}{address} for {} s", time.as_secs()));
+        }
+        match self.down.len().saturating_sub(DOWN_NAMED_MAX) {
+            0 => text,
+            more => format!("{text} and {more} more"),
+        }
+    }
+}
+
+/// Writes the ERROR message of `error`.
 pub(super) fn write<'b>(
     builder: ResponseBuilder<'b>,
     extensions: &Extensions,
-    own: SocketAddr,
+    around: &Around,
     error: &QueryError,
 ) -> CompleteResponse<'b> {
-    let message = message(error, builder.version(), own);
+    let message = message(error, builder.version(), around);
     let arguments: Vec<&str> = match error {
         QueryError::FunctionFailure { arguments, .. } => arguments.iter().map(String::as_str).collect(),
         _ => Vec::new(),
     };
-    let failures = match error {
-        QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => {
-            failed_replicas(own, *failed)
-        }
-        QueryError::TooManyTombstones { address, .. } => {
-            vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
-        }
-        _ => Vec::new(),
-    };
+    let failures = failures(error, around);
     let kind = match error {
         QueryError::Protocol(_) => ErrorKind::Plain(PlainError::Protocol),
         QueryError::Syntax(_) => ErrorKind::Plain(PlainError::Syntax),
@@ -144,15 +190,39 @@ fn storage_code(error: &StorageError) -> PlainError {
     }
 }
 
-/// The replicas that failed; with a single node this one, whatever their number.
-fn failed_replicas(own: SocketAddr, failed: u32) -> Vec<ReplicaFailure> {
-    if failed == 0 { Vec::new() } else { vec![(own.ip(), FailureReason::Unknown)] }
+/// The replicas that failed, as versions before 5 count them and version 5 lists them.
+fn failures(error: &QueryError, around: &Around) -> Vec<ReplicaFailure> {
+    match error {
+        QueryError::WriteFailure { failures, .. } | QueryError::ReadFailure { failures, .. } => {
+            let failure = |(of, reason): &_| (around.address(*of).ip(), failure_reason(*reason).0);
+            failures.iter().map(failure).collect()
+        }
+        QueryError::TooManyTombstones { address, .. } => {
+            vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A reason as the protocol and as Cassandra's messages have it.
+fn failure_reason(reason: query::FailureReason) -> (FailureReason, &'static str) {
+    match reason {
+        query::FailureReason::Unknown => (FailureReason::Unknown, "UNKNOWN"),
+        query::FailureReason::Timeout => (FailureReason::Timeout, "TIMEOUT"),
+        query::FailureReason::IncompatibleSchema => {
+            (FailureReason::IncompatibleSchema, "INCOMPATIBLE_SCHEMA")
+        }
+        query::FailureReason::NodeDown => (FailureReason::NodeDown, "NODE_DOWN"),
+    }
 }
 
 /// The error's text, as in Cassandra for that version: an error that a version lacks is sent as another one,
-/// with the other one's text (`ErrorMessage.getBackwardsCompatibleException`).
-fn message(error: &QueryError, version: ProtocolVersion, own: SocketAddr) -> String {
-    let timed_out = |received: &u32| format!("Operation timed out - received only {received} responses.");
+/// with the other one's text (`ErrorMessage.getBackwardsCompatibleException`). Nodes that are down are named
+/// behind it where they may be the cause.
+fn message(error: &QueryError, version: ProtocolVersion, around: &Around) -> String {
+    let down = || around.down();
+    let timed_out =
+        |received: &u32| format!("Operation timed out - received only {received} responses.{}", down());
     match error {
         QueryError::WriteFailure { received, .. } | QueryError::ReadFailure { received, .. }
             if version < ProtocolVersion::V4 =>
@@ -168,9 +238,19 @@ fn message(error: &QueryError, version: ProtocolVersion, own: SocketAddr) -> Str
         {
             timed_out(received)
         }
-        QueryError::WriteFailure { failed: 1.., .. } | QueryError::ReadFailure { failed: 1.., .. } => {
-            format!("{error}: UNKNOWN from /{own}")
+        QueryError::WriteFailure { failures, .. } | QueryError::ReadFailure { failures, .. }
+            if !failures.is_empty() =>
+        {
+            let failure =
+                |(of, reason): &_| format!("{} from /{}", failure_reason(*reason).1, around.address(*of));
+            let failures: Vec<String> = failures.iter().map(failure).collect();
+            format!("{error}: {}{}", failures.join(", "), down())
         }
+        QueryError::Unavailable { .. }
+        | QueryError::WriteTimeout { .. }
+        | QueryError::ReadTimeout { .. }
+        | QueryError::CasTimeout { .. }
+        | QueryError::CasUnknown { .. } => format!("{error}{}", down()),
         error => error.to_string(),
     }
 }

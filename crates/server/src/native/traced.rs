@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use cluster::View;
 use query::Engine;
 use query::tracing::Trace;
 use storage::ReadNotes;
@@ -57,12 +58,14 @@ pub(super) async fn noting<T>(reads: Option<&Rc<ReadNotes>>, request: impl Futur
 /// Adds the events that the body of the request's RESULT shows.
 pub(super) fn answered(trace: &mut Trace, request: &FrameHeader, body: &[u8], extensions: &Extensions) {
     let header = FrameHeader { opcode: Opcode::Result, flags: Flags::default(), ..*request };
+    let is_shared = View::here().is_shared();
     match decode(&header, body, extensions).map(|response| response.body) {
         Ok(ResponseBody::Rows(rows)) => {
-            trace.event("querying locally");
+            trace.event(if is_shared { "querying replicas" } else { "querying locally" });
             let tombstones = trace.tombstones;
             trace.event(format!("Read {} live rows and {tombstones} tombstone cells", rows.row_count));
         }
+        Ok(ResponseBody::Void) if is_shared => trace.event("applying mutations on replicas"),
         Ok(ResponseBody::Void) => trace.event("applying mutations locally"),
         _ => {}
     }

@@ -1,124 +1,17 @@
-//! Verbs that show a node and its cluster.
+//! Verbs that show a node, its settings and its part of the ring; `nodes` has those that show all nodes.
 
 use serde_json::Value;
 
 use super::CtlError;
 use super::http::{Api, escaped};
-use super::text::{Table, print, size};
+use super::text::{print, size};
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-fn text_of<'v>(value: &'v Value, name: &str) -> &'v str {
+pub(super) fn text_of<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or("?")
-}
-
-/// One node as `status` and `ring` show it.
-struct Node {
-    address: String,
-    up: bool,
-    load: Option<u64>,
-    host_id: String,
-    data_center: String,
-    rack: String,
-    tokens: Vec<String>,
-}
-
-impl Node {
-    fn load(&self) -> String {
-        self.load.map_or_else(|| "?".to_owned(), size)
-    }
-}
-
-async fn nodes(api: &Api) -> Result<Vec<Node>, CtlError> {
-    let live = api.texts("/gossiper/endpoint/live").await?;
-    let loads = api.pairs("/storage_service/load_map").await?;
-    let tokens = api.pairs("/storage_service/tokens_endpoint").await?;
-    let data_center = api.text("/snitch/datacenter").await?;
-    let rack = api.text("/snitch/rack").await?;
-    let mut nodes = Vec::new();
-    for (address, host_id) in api.pairs("/storage_service/host_id").await? {
-        nodes.push(Node {
-            up: live.contains(&address),
-            load: loads.iter().find(|(of, _)| *of == address).and_then(|(_, load)| load.as_u64()),
-            host_id: host_id.as_str().unwrap_or("?").to_owned(),
-            data_center: data_center.clone(),
-            rack: rack.clone(),
-            tokens: tokens
-                .iter()
-                .filter(|(_, of)| of.as_str() == Some(&address))
-                .map(|(token, _)| token.clone())
-                .collect(),
-            address,
-        });
-    }
-    Ok(nodes)
-}
-
-/// Checks that the named keyspace exists, if one is named.
-async fn ownership(api: &Api, keyspace: Option<&str>) -> Result<(), CtlError> {
-    match keyspace {
-        Some(keyspace) => {
-            api.get(&format!("/storage_service/ownership/{}", escaped(keyspace))).await.map(drop)
-        }
-        None => Ok(()),
-    }
-}
-
-pub(super) async fn status(api: &Api, keyspace: Option<&str>) -> Result<(), CtlError> {
-    ownership(api, keyspace).await?;
-    let nodes = nodes(api).await?;
-    let mut out = String::new();
-    let Some(first) = nodes.first() else { return Ok(()) };
-    let head = format!("Datacenter: {}", first.data_center);
-    out.push_str(&format!("{head}\n{}\n", "=".repeat(head.chars().count())));
-    out.push_str("Status=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n");
-    let mut table = Table::new("  ");
-    table.row(["--", "Address", "Load", "Tokens", "Owns (effective)", "Host ID", "Rack"]);
-    for node in &nodes {
-        table.row([
-            if node.up { "UN" } else { "DN" },
-            &node.address,
-            &node.load(),
-            &node.tokens.len().to_string(),
-            "100.0%",
-            &node.host_id,
-            &node.rack,
-        ]);
-    }
-    out.push_str(&table.print());
-    out.push('\n');
-    print(&out);
-    Ok(())
-}
-
-pub(super) async fn ring(api: &Api, keyspace: Option<&str>) -> Result<(), CtlError> {
-    ownership(api, keyspace).await?;
-    let nodes = nodes(api).await?;
-    let Some(first) = nodes.first() else { return Ok(()) };
-    let width = nodes.iter().map(|node| node.address.len()).max().unwrap_or(0);
-    let line = |address: &str, rest: [&str; 6]| {
-        let [rack, status, state, load, owns, token] = rest;
-        format!("{address:width$}  {rack:<12}{status:<7}{state:<8}{load:<16}{owns:<20}{token:<44}\n")
-    };
-    let mut out = format!("\nDatacenter: {}\n==========\n", first.data_center);
-    out.push_str(&line("Address", ["Rack", "Status", "State", "Load", "Owns", "Token"]));
-    let last = nodes.last().and_then(|node| node.tokens.last()).map_or("", String::as_str);
-    out.push_str(&line("", ["", "", "", "", "", last]));
-    for node in &nodes {
-        for token in &node.tokens {
-            let status = if node.up { "Up" } else { "Down" };
-            out.push_str(&line(
-                &node.address,
-                [&node.rack, status, "Normal", &node.load(), "100.00%", token],
-            ));
-        }
-    }
-    out.push_str("\n  Warning: \"ceto ctl ring\" is used to output all the tokens of a node.\n");
-    out.push_str("  To view status related info of a node use \"ceto ctl status\" instead.\n\n\n  ");
-    print(&out);
-    Ok(())
 }
 
 pub(super) async fn info(api: &Api, tokens: bool) -> Result<(), CtlError> {
@@ -130,10 +23,12 @@ pub(super) async fn info(api: &Api, tokens: bool) -> Result<(), CtlError> {
     let all_tokens = api.texts("/storage_service/tokens").await?;
     let mut out = String::new();
     let mut line = |name: &str, value: String| out.push_str(&format!("{name:<23}: {value}\n"));
-    line("ID", api.text("/storage_service/hostid/local").await?);
+    let id = api.text("/storage_service/hostid/local").await?;
+    line("ID", id.clone());
     line("Gossip active", api.text("/storage_service/gossiping").await?);
     line("Native Transport active", native.to_string());
     line("Load", size(load));
+    line("Generation No", api.text(&format!("/gossiper/generation_number/{}", escaped(&id))).await?);
     line("Uptime (seconds)", format!("{}", (uptime_ms / 1000.0) as u64));
     line("Memtables (MB)", format!("{:.2}", memtables / 1_048_576.0));
     line("Off Heap Memory (MB)", format!("{:.2}", (memtables + resident) / 1_048_576.0));
@@ -160,46 +55,9 @@ pub(super) async fn version(api: &Api, verbose: bool) -> Result<(), CtlError> {
     Ok(())
 }
 
-pub(super) async fn describe_cluster(api: &Api) -> Result<(), CtlError> {
-    let nodes = nodes(api).await?;
-    let live = nodes.iter().filter(|node| node.up).count();
-    let release = api.text("/storage_service/release_version").await?;
-    let mut out = format!(
-        "Cluster Information:\n\tName: {}\n\tSnitch: {}\n\tDynamicEndPointSnitch: disabled\n\tPartitioner: {}\n\
-         \tSchema versions:\n",
-        api.text("/storage_service/cluster_name").await?,
-        api.text("/snitch/name").await?,
-        api.text("/storage_service/partitioner_name").await?,
-    );
-    for (version, of) in api.pairs("/storage_proxy/schema_versions").await? {
-        let of: Vec<&str> = of.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        out.push_str(&format!("\t\t{version}: [{}]\n\n", of.join(", ")));
-    }
-    out.push_str(&format!(
-        "Stats for all nodes:\n\tLive: {live}\n\tJoining: 0\n\tMoving: 0\n\tLeaving: 0\n\tUnreachable: {}\n",
-        nodes.len() - live
-    ));
-    out.push_str("\nData Centers: \n");
-    if let Some(first) = nodes.first() {
-        out.push_str(&format!(
-            "\t{} #Nodes: {} #Down: {}\n",
-            first.data_center,
-            nodes.len(),
-            nodes.len() - live
-        ));
-    }
-    let addresses: Vec<&str> = nodes.iter().map(|node| node.address.as_str()).collect();
-    out.push_str(&format!("\nDatabase versions:\n\t{release}: [{}]\n\n", addresses.join(", ")));
-    out.push_str("Keyspaces:\n");
-    for keyspace in api.texts("/storage_service/keyspaces").await? {
-        out.push_str(&format!("\t{keyspace}\n"));
-    }
-    print(&out);
-    Ok(())
-}
-
-pub(super) async fn describe_ring(api: &Api, keyspace: &str) -> Result<(), CtlError> {
-    let path = format!("/storage_service/describe_ring/{}", escaped(keyspace));
+pub(super) async fn describe_ring(api: &Api, keyspace: &str, table: Option<&str>) -> Result<(), CtlError> {
+    let of_table = table.map_or_else(String::new, |table| format!("?table={}", escaped(table)));
+    let path = format!("/storage_service/describe_ring/{}{of_table}", escaped(keyspace));
     let ranges = api.get(&path).await?;
     let version = api.text("/storage_service/schema_version").await?;
     let mut out = format!("Schema Version:{version}\nTokenRange: \n");
@@ -281,24 +139,6 @@ pub(super) async fn status_gossip(api: &Api) -> Result<(), CtlError> {
 pub(super) async fn status_binary(api: &Api) -> Result<(), CtlError> {
     let running = api.get("/storage_service/native_transport").await? == Value::Bool(true);
     print(if running { "running\n" } else { "not running\n" });
-    Ok(())
-}
-
-pub(super) async fn gossip_info(api: &Api) -> Result<(), CtlError> {
-    let mut out = String::new();
-    for node in api.get("/failure_detector/endpoints").await?.as_array().into_iter().flatten() {
-        out.push_str(&format!("/{}\n", text_of(node, "addrs")));
-        for state in node.get("application_state").and_then(Value::as_array).into_iter().flatten() {
-            let name = match state.get("application_state").and_then(Value::as_u64) {
-                Some(3) => "DC",
-                Some(4) => "RACK",
-                Some(12) => "HOST_ID",
-                _ => continue,
-            };
-            out.push_str(&format!("  {name}:{}\n", text_of(state, "value")));
-        }
-    }
-    print(&out);
     Ok(())
 }
 

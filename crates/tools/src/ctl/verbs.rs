@@ -128,8 +128,8 @@ pub(super) enum Verb {
     },
     /// Name, snitch, partitioner and schema version of the cluster
     Describecluster,
-    /// The token ranges of a keyspace
-    Describering { keyspace: String },
+    /// The token ranges of a keyspace, or the tablets of one of its tables
+    Describering { keyspace: String, table: Option<String> },
     /// The nodes that have a partition
     Getendpoints { keyspace: String, table: String, key: String },
     /// A timeout: read, range, write, truncate or misc

@@ -2,6 +2,7 @@
 //! output.
 
 mod range;
+mod servers;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -13,16 +14,16 @@ use wire::client::ClientConnection;
 
 use super::StressError;
 use super::client::Client;
-use super::cluster::{self, Cluster, Lanes};
+use super::cluster::{self, Cluster};
 use super::console::{Console, TextFile, tell};
 use super::engine::{LoadEngine, Plan, Recovery};
 use super::operation::{Dialect, Operation, Permits};
-use super::pipe::Pipe;
 use super::predefined::Predefined;
 use super::profile::Profile;
 use super::report::{HEADER, HistogramLog, Interval, Sample, Uncertainty, summary};
 use super::seeds::SeedManager;
 use super::settings::{End, Predefined as What, Settings, Threads, Truncate, Work};
+use servers::Connected;
 
 /// Operations that warm up on each server, at most.
 const WARMUP_MAX: i64 = 50_000;
@@ -40,6 +41,8 @@ pub(super) struct Action {
     results: Vec<String>,
     /// One connection to each server for requests outside of the load.
     controls: Vec<Client>,
+    /// The statement that chooses the keyspace.
+    use_keyspace: String,
     engine: Rc<LoadEngine>,
     dialect: Dialect,
     profile: Option<Profile>,
@@ -132,25 +135,9 @@ impl Action {
             connection: ClientConnection { compression: None, ..control.connection },
             consistency: settings.command.consistency,
         };
-        let mut controls = vec![control];
-        let (mut pipes, mut lanes): (Vec<Rc<Pipe>>, Vec<Lanes>) = (Vec::new(), Vec::new());
-        let mut addresses = Vec::new();
-        for (index, host) in cluster.hosts.iter().enumerate() {
-            if index > 0 {
-                let mut other = Client::open(host.address, &settings.mode).await?.0;
-                other.execute(&use_keyspace).await?;
-                controls.push(other);
-            }
-            let clients = cluster::connect(host, settings.mode.connections_per_host, &settings).await?;
-            let landed: Vec<_> = clients.iter().map(|(_, landed)| *landed).collect();
-            lanes.push(cluster::lanes(&landed, pipes.len()));
-            for (mut client, _) in clients {
-                client.execute(&use_keyspace).await?;
-                pipes.push(Rc::new(Pipe::new(&client, settings.mode.requests_per_connection)));
-                addresses.push(host.address);
-            }
-        }
-        let recovery = Recovery::new(settings.mode.clone(), use_keyspace, addresses);
+        let Connected { controls, pipes, lanes, addresses } =
+            servers::connect_all(&cluster, control, &use_keyspace, &settings).await?;
+        let recovery = Recovery::new(settings.mode.clone(), use_keyspace.clone(), addresses);
         let engine =
             LoadEngine::new(cluster, lanes, pipes, recovery, settings.errors.clone(), settings.log.level);
         engine.spawn_pipes();
@@ -161,6 +148,7 @@ impl Action {
             samples: Vec::new(),
             results: Vec::new(),
             controls,
+            use_keyspace,
             engine,
             dialect,
             profile,
@@ -326,6 +314,7 @@ impl Action {
         };
         self.console.line(&format!("Running {name} with {threads} threads {until}"));
         self.console.line(HEADER);
+        servers::revive(&mut self.controls, &self.use_keyspace, &self.settings.mode).await?;
         let operations = self.operations(which).await?;
         let prepared = self.controls.iter_mut().flat_map(|control| std::mem::take(&mut control.statements));
         self.engine.remember(prepared);

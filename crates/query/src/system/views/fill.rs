@@ -1,5 +1,8 @@
 //! The rows of each view, from the shards' data.
 
+use cluster::View;
+use cluster::liveness::Liveness;
+use cluster::nodes::NodeState;
 use reactor::Group;
 use reactor::metrics::{Sample, Value};
 use statement::terms::time::parse_timestamp;
@@ -228,35 +231,43 @@ pub(super) fn statements(rows: &mut Rows<'_>, shards: &[Statements]) {
     }
 }
 
-/// Adds the node itself: it has no peers to gossip with.
-pub(super) fn gossip(rows: &mut Rows<'_>, node: &NodeFacts) {
-    let host_id = uuid::Uuid::from_bytes(node.host_id).to_string();
-    let token = node::ring_tokens().next().unwrap_or_default();
-    let status = format!("NORMAL,{token}");
-    let (listen, rpc) = (node.listen_address.to_string(), node.rpc_address.to_string());
-    rows.row(|row| {
-        row.inet("address", node.listen_address);
-        row.int("port", i32::from(node.listen_port));
-        row.text("hostname", &listen);
-        row.int("generation", i32::try_from(node.generation).unwrap_or(i32::MAX));
-        row.int("heartbeat", 0);
-        for (column, value) in [
-            ("dc", node.data_center.as_str()),
-            ("rack", &node.rack),
-            ("host_id", &host_id),
-            ("internal_ip", &listen),
-            ("internal_address_and_port", &format!("{listen}:{}", node.listen_port)),
-            ("rpc_address", &rpc),
-            ("native_address_and_port", &format!("{rpc}:{}", node.rpc_port)),
-            ("release_version", node::RELEASE_VERSION),
-            ("rpc_ready", "true"),
-            ("sstable_versions", "big-me"),
-            ("status", &status),
-            ("status_with_port", &status),
-        ] {
-            row.text(column, value);
-        }
-    });
+/// Adds the nodes with what Cassandra's nodes would have heard of each other.
+pub(super) fn gossip(rows: &mut Rows<'_>, own: &NodeFacts) {
+    let liveness = reactor::local::<Liveness>();
+    for of in node::on_ring(&View::here().nodes(), own) {
+        let is_own = of.host_id == own.host_id;
+        let is_ready = is_own || liveness.as_ref().is_some_and(|liveness| liveness.serves_clients(of.number));
+        // A node without a network does not count its starts.
+        let generation = if of.generation == 0 { u64::from(own.generation) } else { of.generation };
+        let host_id = uuid::Uuid::from_bytes(of.host_id).to_string();
+        let token = of.tokens.first().copied().unwrap_or_default();
+        let part = if of.state == NodeState::Draining { "LEAVING" } else { "NORMAL" };
+        let status = format!("{part},{token}");
+        let listen = of.listen.ip().to_string();
+        rows.row(|row| {
+            row.inet("address", of.listen.ip());
+            row.int("port", i32::from(of.listen.port()));
+            row.text("hostname", &listen);
+            row.int("generation", int(generation));
+            row.int("heartbeat", 0);
+            for (column, value) in [
+                ("dc", of.data_center.as_str()),
+                ("rack", &of.rack),
+                ("host_id", &host_id),
+                ("internal_ip", &listen),
+                ("internal_address_and_port", &of.listen.to_string()),
+                ("rpc_address", &of.native.ip().to_string()),
+                ("native_address_and_port", &of.native.to_string()),
+                ("release_version", node::RELEASE_VERSION),
+                ("rpc_ready", if is_ready { "true" } else { "false" }),
+                ("sstable_versions", "big-me"),
+                ("status", &status),
+                ("status_with_port", &status),
+            ] {
+                row.text(column, value);
+            }
+        });
+    }
 }
 
 fn bigint(value: u64) -> i64 {

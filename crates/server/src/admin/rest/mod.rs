@@ -10,6 +10,7 @@ mod cluster;
 mod column_family;
 mod compaction;
 mod import;
+mod ring;
 mod snapshots;
 mod storage_service;
 mod system;
@@ -38,6 +39,7 @@ struct Pair<K, V> {
 pub(super) fn router(bridge: Bridge) -> Router {
     Router::new()
         .merge(storage_service::routes())
+        .merge(ring::routes())
         .merge(snapshots::routes())
         .merge(import::routes())
         .merge(column_family::routes())
@@ -62,7 +64,7 @@ async fn wrong_method(method: Method, uri: Uri) -> ApiError {
 }
 
 /// A UUID as text.
-fn uuid_text(bytes: [u8; 16]) -> String {
+pub(super) fn uuid_text(bytes: [u8; 16]) -> String {
     let hex = model::hex::text(&bytes);
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

@@ -1,23 +1,22 @@
-//! `/storage_service`: keyspaces, flushes, the ring of a single node, its transport and its mode.
+//! `/storage_service`: keyspaces, flushes, the nodes of the cluster, this node's transport and mode. Tokens
+//! and ranges are in `ring`.
 
 use axum::Json;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use model::tablet::TabletMap;
-use serde_json::{Value, json};
+use cluster::nodes::NodeState;
 
 use super::{Answer, Pair, uuid_text};
 use crate::admin::bridge::Bridge;
 use crate::admin::error::ApiError;
-use crate::admin::node::{self, NodeState};
+use crate::admin::members::{self, Member};
+use crate::admin::node;
 use crate::admin::params::Params;
 
 /// The version of Cassandra that this node behaves like, as `system.local` shows it.
 const RELEASE_VERSION: &str = "5.0.6";
 const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
-/// Base-2 logarithm of the number of tokens that the node shows; the same as in `system.local`.
-const RING_TOKENS_LOG2: u8 = 4;
 
 pub(super) fn routes() -> Router<Bridge> {
     Router::new()
@@ -42,20 +41,11 @@ pub(super) fn routes() -> Router<Bridge> {
             get(native_transport).post(enable_native_transport).delete(disable_native_transport),
         )
         .route("/storage_service/drain", get(drain_progress).post(drain))
-        .route("/storage_service/tokens", get(tokens))
-        .route("/storage_service/tokens/{endpoint}", get(tokens_of))
-        .route("/storage_service/tokens_endpoint", get(tokens_endpoint))
-        .route("/storage_service/describe_ring", get(describe_ring))
-        .route("/storage_service/describe_ring/{keyspace}", get(describe_ring_of))
-        .route("/storage_service/range_to_endpoint_map/{keyspace}", get(range_to_endpoint_map))
-        .route("/storage_service/natural_endpoints/{keyspace}", get(natural_endpoints))
-        .route("/storage_service/ownership", get(ownership))
-        .route("/storage_service/ownership/{keyspace}", get(ownership_of))
         .route("/storage_service/load", get(load))
         .route("/storage_service/load_map", get(load_map))
-        .route("/storage_service/nodes/leaving", get(nobody))
-        .route("/storage_service/nodes/moving", get(nobody))
-        .route("/storage_service/nodes/joining", get(nobody))
+        .route("/storage_service/nodes/leaving", get(leaving))
+        .route("/storage_service/nodes/moving", get(moving))
+        .route("/storage_service/nodes/joining", get(joining))
         .route("/storage_service/data_file/locations", get(data_directories))
         .route("/storage_service/trace_probability", get(trace_probability).post(set_trace_probability))
         .route("/storage_service/incremental_backups", get(async || Json(false)))
@@ -94,44 +84,17 @@ async fn truncate(State(bridge): State<Bridge>, Path(keyspace): Path<String>, pa
         .map(Json)
 }
 
-/// The node's properties from which all answers about the cluster are made.
-struct Me {
-    host_id: String,
-    address: String,
-    rpc_address: String,
-    data_center: String,
-    rack: String,
-    cluster_name: String,
-}
-
-async fn me(bridge: &Bridge) -> Result<Me, ApiError> {
-    bridge
-        .call(|| async {
-            let shard = node::here()?;
-            let config = shard.native.engine().config();
-            Ok(Me {
-                host_id: uuid_text(config.host_id),
-                address: config.listen_address.ip().to_string(),
-                rpc_address: config.native_address.ip().to_string(),
-                data_center: config.data_center.clone(),
-                rack: config.rack.clone(),
-                cluster_name: config.cluster_name.clone(),
-            })
-        })
-        .await
-}
-
 async fn host_id(State(bridge): State<Bridge>) -> Answer<String> {
-    Ok(Json(me(&bridge).await?.host_id))
+    bridge.call(|| async { Ok(members::own()?.host_id()) }).await.map(Json)
 }
 
 async fn host_ids(State(bridge): State<Bridge>) -> Answer<Vec<Pair<String, String>>> {
-    let me = me(&bridge).await?;
-    Ok(Json(vec![Pair { key: me.address, value: me.host_id }]))
+    let pair = |member: &Member| Pair { key: member.address().to_string(), value: member.host_id() };
+    bridge.call(move || async move { Ok(members::known()?.iter().map(pair).collect()) }).await.map(Json)
 }
 
 async fn cluster_name(State(bridge): State<Bridge>) -> Answer<String> {
-    Ok(Json(me(&bridge).await?.cluster_name))
+    bridge.call(|| async { Ok(node::here()?.native.engine().config().cluster_name.clone()) }).await.map(Json)
 }
 
 async fn schema_version(State(bridge): State<Bridge>) -> Answer<String> {
@@ -139,7 +102,9 @@ async fn schema_version(State(bridge): State<Bridge>) -> Answer<String> {
 }
 
 async fn mode(bridge: &Bridge) -> Result<node::Mode, ApiError> {
-    bridge.call(|| async { Ok(NodeState::here().map_or(node::Mode::Starting, |node| node.mode.get())) }).await
+    bridge
+        .call(|| async { Ok(node::NodeState::here().map_or(node::Mode::Starting, |node| node.mode.get())) })
+        .await
 }
 
 async fn operation_mode(State(bridge): State<Bridge>) -> Answer<&'static str> {
@@ -159,7 +124,7 @@ async fn gossiping(State(bridge): State<Bridge>) -> Answer<bool> {
 }
 
 async fn native_transport(State(bridge): State<Bridge>) -> Answer<bool> {
-    bridge.call(|| async { Ok(!NodeState::here()?.listeners.borrow().is_empty()) }).await.map(Json)
+    bridge.call(|| async { Ok(node::NodeState::here()?.is_open()) }).await.map(Json)
 }
 
 async fn enable_native_transport(State(bridge): State<Bridge>) -> Answer<()> {
@@ -181,92 +146,6 @@ async fn drain_progress(State(bridge): State<Bridge>) -> Answer<String> {
     }))
 }
 
-/// The start (exclusive) and the end token of each part of the ring that the node shows.
-fn ring() -> impl Iterator<Item = (i64, i64)> {
-    let parts = TabletMap::new(RING_TOKENS_LOG2);
-    parts.tablets().map(move |part| {
-        let (first, last) = parts.range(part);
-        // A ring range excludes its start token. The part before the first token wraps around to the last
-        // one.
-        (first.0.wrapping_sub(1), last.0)
-    })
-}
-
-async fn tokens() -> Json<Vec<String>> {
-    Json(ring().map(|(_, end)| end.to_string()).collect())
-}
-
-async fn tokens_of(State(bridge): State<Bridge>, Path(endpoint): Path<String>) -> Answer<Vec<String>> {
-    let me = me(&bridge).await?;
-    if endpoint != me.address && endpoint != me.rpc_address && endpoint != me.host_id {
-        return Err(ApiError::bad(format!("there is no node {endpoint}")));
-    }
-    Ok(tokens().await)
-}
-
-async fn tokens_endpoint(State(bridge): State<Bridge>) -> Answer<Vec<Pair<String, String>>> {
-    let me = me(&bridge).await?;
-    Ok(Json(ring().map(|(_, end)| Pair { key: end.to_string(), value: me.address.clone() }).collect()))
-}
-
-fn described_ring(me: &Me) -> Vec<Value> {
-    ring()
-        .map(|(start, end)| {
-            json!({
-                "start_token": start.to_string(),
-                "end_token": end.to_string(),
-                "endpoints": [me.address],
-                "rpc_endpoints": [me.rpc_address],
-                "endpoint_details": [{ "host": me.address, "datacenter": me.data_center, "rack": me.rack }],
-            })
-        })
-        .collect()
-}
-
-async fn describe_ring(State(bridge): State<Bridge>) -> Answer<Vec<Value>> {
-    Ok(Json(described_ring(&me(&bridge).await?)))
-}
-
-async fn describe_ring_of(State(bridge): State<Bridge>, Path(keyspace): Path<String>) -> Answer<Vec<Value>> {
-    bridge.call(move || async move { node::check_keyspace(&keyspace) }).await?;
-    describe_ring(State(bridge)).await
-}
-
-async fn range_to_endpoint_map(
-    State(bridge): State<Bridge>,
-    Path(keyspace): Path<String>,
-) -> Answer<Vec<Pair<[String; 2], [String; 1]>>> {
-    bridge.call(move || async move { node::check_keyspace(&keyspace) }).await?;
-    let me = me(&bridge).await?;
-    let pair = |(start, end): (i64, i64)| Pair {
-        key: [start.to_string(), end.to_string()],
-        value: [me.address.clone()],
-    };
-    Ok(Json(ring().map(pair).collect()))
-}
-
-async fn natural_endpoints(
-    State(bridge): State<Bridge>,
-    Path(keyspace): Path<String>,
-    params: Params,
-) -> Answer<Vec<String>> {
-    let (table, _key) = (params.required("cf")?.to_owned(), params.required("key")?);
-    bridge.call(move || async move { node::tables_of(&keyspace, &[table]).map(drop) }).await?;
-    Ok(Json(vec![me(&bridge).await?.address]))
-}
-
-async fn ownership(State(bridge): State<Bridge>) -> Answer<Vec<Pair<String, String>>> {
-    Ok(Json(vec![Pair { key: me(&bridge).await?.address, value: "1.0".to_owned() }]))
-}
-
-async fn ownership_of(
-    State(bridge): State<Bridge>,
-    Path(keyspace): Path<String>,
-) -> Answer<Vec<Pair<String, String>>> {
-    bridge.call(move || async move { node::check_keyspace(&keyspace) }).await?;
-    ownership(State(bridge)).await
-}
-
 async fn bytes_on_disk(bridge: &Bridge) -> Result<u64, ApiError> {
     bridge.call(|| async { Ok(node::reports().await?.iter().map(|report| report.file_bytes).sum()) }).await
 }
@@ -276,11 +155,32 @@ async fn load(State(bridge): State<Bridge>) -> Answer<u64> {
 }
 
 async fn load_map(State(bridge): State<Bridge>) -> Answer<Vec<Pair<String, u64>>> {
-    Ok(Json(vec![Pair { key: me(&bridge).await?.address, value: bytes_on_disk(&bridge).await? }]))
+    let pair = |member: &Member| Some(Pair { key: member.address().to_string(), value: member.load_bytes? });
+    bridge
+        .call(move || async move { Ok(members::all().await?.iter().filter_map(pair).collect()) })
+        .await
+        .map(Json)
 }
 
-/// Leaving, moving or joining nodes: a single node has none.
-async fn nobody() -> Json<[String; 0]> {
+/// Addresses of nodes in a state.
+async fn in_state(bridge: Bridge, state: NodeState) -> Answer<Vec<String>> {
+    let addresses = move |all: Vec<Member>| {
+        let found = all.into_iter().filter(|member| member.record.state == state);
+        found.map(|member| member.address().to_string()).collect()
+    };
+    bridge.call(move || async move { members::known().map(addresses) }).await.map(Json)
+}
+
+async fn leaving(State(bridge): State<Bridge>) -> Answer<Vec<String>> {
+    in_state(bridge, NodeState::Draining).await
+}
+
+async fn joining(State(bridge): State<Bridge>) -> Answer<Vec<String>> {
+    in_state(bridge, NodeState::Joining).await
+}
+
+/// Nodes that change their tokens: none does.
+async fn moving() -> Json<[String; 0]> {
     Json([])
 }
 

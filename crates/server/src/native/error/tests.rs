@@ -8,6 +8,11 @@ use super::*;
 
 const OWN: &str = "127.0.32.1:7000";
 
+/// A node that knows no other.
+fn around() -> Around {
+    Around { own: OWN.parse().unwrap(), nodes: Rc::default(), down: Vec::new() }
+}
+
 /// Checks that the body is the same in all `versions`.
 fn check(versions: &[ProtocolVersion], error: &QueryError, expected: &[u8]) {
     check_with(versions, &Extensions::default(), error, expected);
@@ -17,7 +22,7 @@ fn check_with(versions: &[ProtocolVersion], extensions: &Extensions, error: &Que
     for version in versions {
         let mut out = Vec::new();
         let builder = ResponseBuilder::begin(&mut out, *version, 7);
-        write(builder, extensions, OWN.parse().unwrap(), error).finish(None).unwrap();
+        write(builder, extensions, &around(), error).finish(None).unwrap();
         let body = &out[HEADER_BYTES..];
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         assert_eq!(text(body), text(expected), "{version:?} {error:?}");
@@ -155,14 +160,14 @@ fn failures_say_who_failed_and_why() {
         consistency: Consistency::One,
         received: 0,
         required: 1,
-        failed: 1,
+        failures: vec![(Endpoint { node: 1, shard: 0 }, query::FailureReason::Unknown)],
         write_type: WriteType::Simple,
     };
     let read = QueryError::ReadFailure {
         consistency: Consistency::One,
         received: 0,
         required: 1,
-        failed: 1,
+        failures: vec![(Endpoint { node: 1, shard: 0 }, query::FailureReason::Unknown)],
         data_present: false,
     };
     let tombstones = QueryError::TooManyTombstones {
@@ -187,6 +192,36 @@ fn failures_say_who_failed_and_why() {
     check(V5, &write, &body(0x1500, &unknown, &[&counts[..], &one, &own(0), &string("SIMPLE")].concat()));
     check(V5, &read, &body(0x1300, &unknown, &[&counts[..], &one, &own(0), &[0]].concat()));
     check(V5, &tombstones, &body(0x1300, &too_many, &[&counts[..], &one, &own(1), &[0]].concat()));
+}
+
+#[test]
+fn nodes_that_failed_or_are_down_are_named() {
+    let node = |number: u8| {
+        let listen = SocketAddr::from(([127, 0, 32, number], 7000));
+        (u16::from(number), NodeRecord { number: number.into(), listen, ..NodeRecord::default() })
+    };
+    let address = |last| IpAddr::from([127, 0, 32, last]);
+    let down = |count: u8| (4..4 + count).map(|last| (address(last), Duration::from_secs(70))).collect();
+    let around = |count| Around { nodes: Rc::new([2, 3].map(node).into()), down: down(count), ..around() };
+    let read = QueryError::ReadFailure {
+        consistency: Consistency::All,
+        received: 1,
+        required: 3,
+        failures: vec![
+            (Endpoint { node: 2, shard: 1 }, query::FailureReason::Timeout),
+            (Endpoint { node: 3, shard: 0 }, query::FailureReason::NodeDown),
+        ],
+        data_present: true,
+    };
+    let said = "Operation failed - received 1 responses and 2 failures: TIMEOUT from /127.0.32.2:7000, NODE_DOWN from \
+                /127.0.32.3:7000";
+    assert_eq!(message(&read, ProtocolVersion::V5, &around(0)), said);
+    assert_eq!(message(&read, ProtocolVersion::V5, &around(1)), format!("{said}; down: 127.0.32.4 for 70 s"));
+    let unavailable = QueryError::Unavailable { consistency: Consistency::Quorum, required: 2, alive: 1 };
+    assert_eq!(
+        message(&unavailable, ProtocolVersion::V4, &around(5)),
+        "Cannot achieve consistency level QUORUM; down: 127.0.32.4 for 70 s, 127.0.32.5 for 70 s, 127.0.32.6 for 70 s and 2 more"
+    );
 }
 
 #[test]

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# venv.sh DRIVER  prints the Python that has this driver (cassandra or scylla), installed at its first use. The two drivers share
+# the module name, so each has a virtual environment of its own under <repo>/.cache.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=$(cd "$here/../../.." && pwd)/.cache
+wanted=$here/requirements-$1.txt
+venv=$cache/python-$1
+if ! cmp -s "$wanted" "$venv/requirements.txt"; then
+  rm -rf "$venv"
+  mkdir -p "$cache"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" >&2
+  cp "$wanted" "$venv/requirements.txt"
+fi
+echo "$venv/bin/python"
