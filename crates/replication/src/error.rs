@@ -345,7 +345,9 @@ impl From<StorageError> for ReplicaFailure {
             | StorageError::TooManyReads { .. }
             | StorageError::DiskNearlyFull { .. } => Self::Overloaded(error.to_string()),
             StorageError::Draining => Self::Stopping,
-            StorageError::WrongShard { .. } => Self::Stale(error.to_string()),
+            StorageError::WrongShard { .. } | StorageError::OtherTenancy { .. } => {
+                Self::Stale(error.to_string())
+            }
             StorageError::Io { .. }
             | StorageError::DiskFull { .. }
             | StorageError::NoRoomToCompact { .. }

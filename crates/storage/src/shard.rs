@@ -13,6 +13,7 @@ use model::mutation::MutationView;
 use model::schema::{Schema, TableId};
 use reactor::{Deadline, Event, Gate};
 
+use crate::apply::ApplyAs;
 use crate::cache::RowCache;
 use crate::clock::FutureWrites;
 use crate::commitlog::{Commitlog, CommitlogStats, Hold};
@@ -171,12 +172,16 @@ impl Inner {
         }
     }
 
-    /// Notes for each table whether its keyspace has writes in the commit log, by the present schema.
+    /// Notes for each table whether its writes are in the commit log, by the present schema. Those of counters
+    /// are, whatever the keyspace says: a node that lost its share of a counter would count on from a smaller
+    /// one under the same name, and other replicas would take that for the later sum.
     pub(crate) fn note_durability(&self) {
         let schema = self.schema.borrow();
         for store in self.tables.borrow().values() {
-            let keyspace = schema.keyspace(store.table().keyspace());
-            store.set_durable(keyspace.is_none_or(|keyspace| keyspace.options.durable_writes));
+            let table = store.table();
+            let keyspace = schema.keyspace(table.keyspace());
+            let is_asked_for = keyspace.is_none_or(|keyspace| keyspace.options.durable_writes);
+            store.set_durable(is_asked_for || table.is_counter());
         }
     }
 
@@ -235,7 +240,7 @@ impl Storage {
         match self.begin_apply(view, deadline)? {
             Some(applying) => reactor::in_place!(applying.finish(view.as_bytes())),
             // Boxed, so that the future of a write that need not wait to begin stays small.
-            None => Box::pin(self.apply_later(view, deadline)).await,
+            None => Box::pin(self.apply_later(view, ApplyAs::default(), deadline)).await,
         }
     }
 
