@@ -38,7 +38,11 @@ class Copies(Nodes):
         return nodes
 
     def succeeds(self, node, statement, level):
-        return self.code(node, statement, level) is None
+        try:
+            return self.code(node, statement, level) is None
+        except OSError:
+            # It has just been started.
+            return False
 
     def is_down(self, others, table):
         """Whether all the others know that a node of three does not live."""

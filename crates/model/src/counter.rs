@@ -86,10 +86,10 @@ pub fn total(context: &[u8]) -> i64 {
     shards(context).map_or(0, |shards| shards.fold(0, |sum, shard| sum.wrapping_add(shard.count)))
 }
 
-/// The id under which a replica counts in a cluster: another one for each node, table and tablet, and for each
-/// tenancy of the tablet, which `since` names. A replica that lost what it had counted, because its tablet left
-/// and came back or was truncated, counts anew under another id; with the old one, its smaller sum would have
-/// the later clock.
+/// The id under which a replica counts in a cluster: another one for each node, table and tablet, and for
+/// each tenancy of the tablet, which `since` names. A replica that lost what it had counted, because its
+/// tablet left and came back or was truncated, counts anew under another id; with the old one, its smaller
+/// sum would have the later clock.
 pub fn shard_id(host_id: [u8; 16], table: [u8; 16], (log2, tablet): (u8, u32), since: u64) -> [u8; 16] {
     let mut hash = Xxh3::new();
     hash.update(&host_id);

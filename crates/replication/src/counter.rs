@@ -1,10 +1,10 @@
 //! Counters: deltas are added to one replica's share of the counter, the leader's.
 //!
-//! The coordinator chooses one replica that is up as the leader, the nearest, and sends it the deltas: over the
-//! mesh, or as COUNT to another node. `lead` is the leader's part: it reads its own share, writes it with a
-//! later clock and the new sum (`context`), and sends that context to the other replicas as a plain write.
-//! Invariant: deltas are sent to another leader only if the one before has said that it did nothing with them;
-//! nothing is sent a second time that may have been counted.
+//! The coordinator chooses one replica that is up as the leader, the nearest, and sends it the deltas: over
+//! the mesh, or as COUNT to another node. `lead` is the leader's part: it reads its own share, writes it with
+//! a later clock and the new sum (`context`), and sends that context to the other replicas as a plain write.
+//! Invariant: deltas are sent to another leader only if the one before has said that it did nothing with
+//! them; nothing is sent a second time that may have been counted.
 
 mod context;
 mod lead;

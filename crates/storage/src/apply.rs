@@ -128,6 +128,24 @@ impl Applying {
 }
 
 impl Storage {
+    /// As [`Storage::apply`], for a mutation that this process made or has checked: its rows are not checked
+    /// again.
+    ///
+    /// # Errors
+    /// As [`Storage::apply`].
+    #[inline]
+    pub async fn apply_checked(
+        &self,
+        view: &MutationView<'_>,
+        deadline: Deadline,
+    ) -> Result<(), StorageError> {
+        match self.begin_apply(view, deadline)? {
+            Some(applying) => reactor::in_place!(applying.finish(view.as_bytes())),
+            // Boxed, so that the future of a write that need not wait to begin stays small.
+            None => Box::pin(self.apply_later(view, ApplyAs::default(), deadline)).await,
+        }
+    }
+
     /// Begins [`Storage::apply_checked`] if the mutation can enter the commit log without waiting. Otherwise
     /// returns `None` and begins nothing.
     ///

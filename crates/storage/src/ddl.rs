@@ -52,8 +52,8 @@ impl Storage {
         self.apply_everywhere(agreed).await
     }
 
-    /// Truncates tables, has every shard go by changes, and moves the tablets that are elsewhere now. On shard
-    /// 0.
+    /// Truncates tables, has every shard go by changes, and moves the tablets that are elsewhere now. On
+    /// shard 0.
     ///
     /// # Errors
     /// As [`Storage::apply_agreed`].

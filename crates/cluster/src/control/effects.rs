@@ -3,8 +3,9 @@
 //! New replicas and nodes reach the `View` of every shard first, so that a new table finds its replicas; then
 //! the storage of every shard applies the change; then what is gone leaves the views, and listeners hear of
 //! it. A table that is truncated loses its rows in the second step: until then this node refuses what was
-//! planned with the state after the truncation, and what was planned before it goes with the rows. Effects follow the state: a shard that could not apply a change gets it from the state at the next
-//! start, as a node that crashed between the two does.
+//! planned with the state after the truncation, and what was planned before it goes with the rows. Effects
+//! follow the state: a shard that could not apply a change gets it from the state at the next start, as a
+//! node that crashed between the two does.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

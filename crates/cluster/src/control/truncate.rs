@@ -43,8 +43,8 @@ pub enum TruncateFailure {
 /// Removes all rows of a table from every node. May be called on any shard of any node.
 ///
 /// # Errors
-/// [`TruncateFailure`]; except for `NotAgreed` and `Unavailable`, nodes may have lost their rows, or may still
-/// lose them.
+/// [`TruncateFailure`]; except for `NotAgreed` and `Unavailable`, nodes may have lost their rows, or may
+/// still lose them.
 pub async fn truncate(table: TableId, deadline: Deadline) -> Result<(), TruncateFailure> {
     let failed = |reason: String| TruncateFailure::Failed { reason };
     let called = mesh::call(0, Group::ADMIN, move || async move {

@@ -63,13 +63,13 @@ impl Turn {
         self.make(Command { id, schema, changes: all, topology }).await
     }
 
-    /// Removes all rows of a table on every node that has some, as the command of that id, after a snapshot on
-    /// this node if it takes one automatically, and waits until this node has done it; the index of the
+    /// Removes all rows of a table on every node that has some, as the command of that id, after a snapshot
+    /// on this node if it takes one automatically, and waits until this node has done it; the index of the
     /// command.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] for a table without a map, [`ClusterError::Storage`] if there is no snapshot:
-    /// nothing was done; otherwise as [`Turn::change`].
+    /// [`ClusterError::Refused`] for a table without a map, [`ClusterError::Storage`] if there is no
+    /// snapshot: nothing was done; otherwise as [`Turn::change`].
     pub(super) async fn truncate(&self, id: RequestId, table: TableId) -> Result<u64, ClusterError> {
         let control = &self.control;
         let state = control.group.state();

@@ -73,8 +73,8 @@ impl Routing {
         self.version
     }
 
-    /// The version that truncated the table last; 0 if none did. A write that was planned with an older one is
-    /// of before: nobody may write it any more.
+    /// The version that truncated the table last; 0 if none did. A write that was planned with an older one
+    /// is of before: nobody may write it any more.
     pub fn truncated(&self) -> u64 {
         self.truncated
     }

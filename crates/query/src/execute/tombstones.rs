@@ -14,7 +14,6 @@ use statement::restrictions::keys;
 use statement::terms::constant::literal_text;
 use storage::{Dead, PartitionRange, ReadCommand};
 
-use super::consistency;
 use super::guard::{self, is_local};
 use crate::QueryError;
 use crate::engine::Engine;

@@ -1,5 +1,5 @@
-//! The leader's part of a counter update: it counts in its own share, and has the other replicas take over the
-//! context.
+//! The leader's part of a counter update: it counts in its own share, and has the other replicas take over
+//! the context.
 //!
 //! Between reading and writing no other update counts in the partition: the update holds the partition's turn
 //! until its write is applied. Where there are other replicas the write is durable before anybody sees it.
@@ -196,8 +196,8 @@ impl Replicator {
     }
 }
 
-/// The error of an update that is counted on this shard, and waits for `required` answers: never one that says
-/// that nothing was done.
+/// The error of an update that is counted on this shard, and waits for `required` answers: never one that
+/// says that nothing was done.
 fn perhaps(error: ReplicationError, own: Replica, required: u32) -> ReplicationError {
     let received = required.saturating_sub(1).min(1);
     match error {

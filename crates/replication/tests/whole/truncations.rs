@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use reactor::Deadline;
+use reactor::sim::Link;
 use replication::{Consistency, ReplicationError, Replicator};
 
-use super::nodes::{NUMBERS, Nodes, Shared, keys, read, soon, table, value};
+use super::nodes::{NODES, NUMBERS, Nodes, Shared, keys, read, soon, table, value};
 
 /// A write: when it began, and when it was acknowledged, as numbers of events.
 #[derive(Debug, Clone, Copy)]
@@ -153,6 +154,27 @@ fn nothing_comes_back_and_nothing_is_lost_while_all_nodes_are_up() {
     }
     let truncations = record.truncations.get();
     assert!(truncations > 10 && record.doubtful.get() == 0, "{truncations} truncations say little");
+}
+
+#[test]
+fn a_write_that_is_late_does_not_come_behind_a_truncation() {
+    let (mut truncations, mut late) = (0, 0);
+    for at in 0..NODES {
+        let (mut nodes, record) = nodes(60 + at as u64);
+        // Writes of one node reach another a second later, when a truncation that others ask for is over.
+        let slow = Link { latency_ns: Some((900_000_000, 1_000_000_000)), ..Link::default() };
+        let (from, to) = (nodes.ids[at], nodes.ids[(at + 1) % NODES]);
+        nodes.world.set_link(from, to, slow);
+        nodes.run_for(Duration::from_secs(40));
+        nodes.world.set_link(from, to, Link::default());
+        nodes.settle();
+        for level in [Consistency::One, Consistency::Quorum] {
+            nodes.in_each(|at, replicator| check_all(at, replicator, Rc::clone(&record), level));
+        }
+        truncations += record.truncations.get();
+        late += record.writes.borrow().values().flatten().filter(|write| write.ended.is_some()).count();
+    }
+    assert!(truncations > 5 && late > 100, "{truncations} truncations, {late} writes");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! A table on whose tablets the nodes have agreed is truncated by a command that gives each of its replicas
 //! another `since`: a new tenancy, in which no file and no entry of the commit log of an earlier one counts.
-//! That alone makes it durable and fences late writes (`ApplyAs::since`). A node that is up empties its tablets
-//! at once; where a shard cannot, and at a start, the table's tablets are removed and opened anew, as those
-//! that left and came back are (`moves`, `open/schema`). Other tables are truncated by this node alone.
+//! That alone makes it durable and fences late writes (`ApplyAs::since`). A node that is up empties its
+//! tablets at once; where a shard cannot, and at a start, the table's tablets are removed and opened anew, as
+//! those that left and came back are (`moves`, `open/schema`). Other tables are truncated by this node alone.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -134,7 +134,7 @@ impl Storage {
             self.forget_shared(tablet).await?;
         }
         let generations: Vec<u64> = tablets.iter().flat_map(|tablet| self.generations_of(tablet)).collect();
-        // The record revokes all earlier entries of the table; those of tablets that stay must go on counting.
+        // The record revokes all earlier entries of the table; those of tablets that stay go on counting.
         let hold = match kept.is_empty() {
             true => Some(self.log_truncation(table, &tablets, &generations).await?),
             false => None,

@@ -1,12 +1,13 @@
 //! Counter updates on their way to their leader, and how they ended.
 //!
 //! ```text
-//! count   := born_us:i64 level:u16 entry                               an entry as in `mutate`; counter cells are deltas
-//! answer  := 0                                                         counted, at the level
-//!          | 1 required:u32 alive:u32                                  too few replicas were alive: not counted
-//!          | 2 received:u32 required:u32                               perhaps counted: too few answers in time
-//!          | 3 received:u32 required:u32 count:u16 failure[count] reason:sized     perhaps counted: replicas failed
-//! failure := node:u16 shard:u16 reason:u8                              the last one failed last
+//! count   := born_us:i64 level:u16 entry         an entry as in `mutate`; counter cells are deltas
+//! answer  := 0                                    counted, at the level
+//!          | 1 required:u32 alive:u32             too few replicas were alive: not counted
+//!          | 2 received:u32 required:u32          perhaps counted: too few answers in time
+//!          | 3 received:u32 required:u32 count:u16 failure[count] reason:sized
+//!                                                 perhaps counted: replicas failed, the last one last
+//! failure := node:u16 shard:u16 reason:u8
 //! ```
 //! A request that ends with an error frame of a kind that says "nothing was done" was not counted, and may be
 //! sent again; after every other end it may have been.
