@@ -1,4 +1,4 @@
-"""Rows with copies on three nodes, as processes: levels, a node that is killed, what it missed, and what is refused."""
+"""Rows with copies on three nodes, as processes: levels, a node that is killed, what it missed, counters, TRUNCATE, and what is refused."""
 
 import struct
 import unittest
@@ -7,7 +7,7 @@ import native
 from test_agreement import INVALID, KEYSPACE, Nodes, until
 
 ONE, QUORUM, ALL = 1, 4, 5
-UNAVAILABLE = 0x1000
+UNAVAILABLE, TRUNCATE_ERROR = 0x1000, 0x1003
 ROWS = 200
 
 
@@ -38,7 +38,11 @@ class Copies(Nodes):
         return nodes
 
     def succeeds(self, node, statement, level):
-        return self.code(node, statement, level) is None
+        try:
+            return self.code(node, statement, level) is None
+        except OSError:
+            # It has just been started.
+            return False
 
     def is_down(self, others, table):
         """Whether all the others know that a node of three does not live."""
@@ -92,11 +96,8 @@ class Copies(Nodes):
 
     def test_what_copies_cannot_do_yet_is_refused_with_a_sentence(self):
         nodes = self.three("r")
-        nodes[0].query("CREATE TABLE r.n (k int PRIMARY KEY, n counter)")
         refusals = [
-            "TRUNCATE r.t",
             "INSERT INTO r.t (k, c) VALUES (1, 1) IF NOT EXISTS",
-            "UPDATE r.n SET n = n + 1 WHERE k = 1",
             "BEGIN BATCH INSERT INTO r.t (k, c) VALUES (1, 1); INSERT INTO r.t (k, c) VALUES (2, 1); APPLY BATCH",
         ]
         for node in nodes:
@@ -117,6 +118,88 @@ class Copies(Nodes):
             self.assertEqual(keys(node, "SELECT k FROM single.t", ONE), list(range(ROWS)))
             self.assertEqual(keys(node, "SELECT k FROM single.t", QUORUM), list(range(ROWS)))
             self.assertEqual(keys(node, "SELECT k FROM single.t WHERE k = 17", ALL), [17])
+
+    def counters(self, node, keyspace, level=QUORUM):
+        rows = ask(node, f"SELECT k, n FROM {keyspace}.n", level)
+        return {struct.unpack(">i", key)[0]: struct.unpack(">q", n)[0] for key, n in rows}
+
+    def test_counters_count_once_on_all_nodes_whoever_is_killed(self):
+        nodes = self.three("c")
+        nodes[0].query("CREATE TABLE c.n (k int PRIMARY KEY, n counter)")
+        expected = {key: 0 for key in range(20)}
+        unknown = {key: 0 for key in range(20)}
+
+        def count(node, key, level):
+            try:
+                ask(node, f"UPDATE c.n SET n = n + 1 WHERE k = {key}", level)
+                expected[key] += 1
+            except native.Refused as refused:
+                # Nothing was counted, or nobody knows.
+                if refused.code != UNAVAILABLE:
+                    unknown[key] += 1
+
+        def check(node, level):
+            found = self.counters(node, "c", level)
+            for key, least in expected.items():
+                self.assertTrue(least <= found.get(key, 0) <= least + unknown[key], (key, found.get(key), least, unknown[key]))
+            return found
+
+        for number in range(300):
+            count(nodes[number % 3], number % 20, (ONE, QUORUM, ALL)[number % 3])
+        self.assertEqual(sum(expected.values()), 300)
+        for node in nodes:
+            self.assertEqual(check(node, ALL), expected)
+        nodes[2].kill()
+        for number in range(300):
+            count(nodes[number % 2], number % 20, QUORUM)
+        until("node 3 to be down", lambda: self.is_down(nodes[:2], "c.n"))
+        self.refused(nodes[0], "UPDATE c.n SET n = n + 1 WHERE k = 1", ALL, UNAVAILABLE)
+        batch = "".join(f"UPDATE c.n SET n = n + 1 WHERE k = {key}; " for key in range(20))
+        ask(nodes[1], f"BEGIN COUNTER BATCH {batch}APPLY BATCH")
+        for key in expected:
+            expected[key] += 1
+        check(nodes[1], QUORUM)
+        nodes[2].start().ready()
+        until("all to be up", lambda: all(self.succeeds(n, "SELECT k FROM c.n WHERE k = 1", ALL) for n in nodes))
+        for number in range(60):
+            count(nodes[2], number % 20, ONE)
+        found = check(nodes[0], ALL)
+        for node in nodes:
+            self.assertEqual(check(node, ALL), found)
+            self.assertEqual(check(node, ONE), found, "reads at ALL have repaired every copy")
+        ask(nodes[0], "DELETE FROM c.n WHERE k = 3", ALL)
+        self.assertEqual([3 in self.counters(node, "c") for node in nodes], [False] * 3)
+
+    def test_truncate_empties_all_nodes_and_nothing_comes_back(self):
+        nodes = self.three("x")
+        for key in range(ROWS):
+            ask(nodes[key % 3], f"INSERT INTO x.t (k, c, v) VALUES ({key}, 1, 'before')")
+        ask(nodes[1], "TRUNCATE x.t")
+        for node in nodes:
+            for level in (ONE, QUORUM, ALL):
+                self.assertEqual(keys(node, "SELECT k FROM x.t", level), [])
+        for key in range(ROWS):
+            ask(nodes[key % 3], f"INSERT INTO x.t (k, c, v) VALUES ({key}, 1, 'after')")
+        nodes[0].kill()
+        until("node 1 to be down", lambda: self.is_down(nodes[1:], "x.t"))
+        message = self.refused(nodes[2], "TRUNCATE x.t", QUORUM, TRUNCATE_ERROR)
+        self.assertEqual(message, "Error during truncate: Cannot achieve consistency level ALL")
+        self.assertEqual(keys(nodes[2], "SELECT k FROM x.t"), list(range(ROWS)), "nothing was done")
+        nodes[0].start().ready()
+        until("all to be up", lambda: all(self.succeeds(n, "SELECT k FROM x.t WHERE k = 1", ALL) for n in nodes))
+        ask(nodes[2], "TRUNCATE x.t")
+        for key in range(0, ROWS, 2):
+            ask(nodes[key % 3], f"INSERT INTO x.t (k, c, v) VALUES ({key}, 1, 'at last')")
+        # A start goes by what the nodes have agreed, whatever its disk has.
+        for node in nodes:
+            node.kill()
+        for node in nodes:
+            node.start()
+        for node in nodes:
+            node.ready()
+        until("all to be up", lambda: all(self.succeeds(n, "SELECT k FROM x.t WHERE k = 1", ALL) for n in nodes))
+        for node in nodes:
+            self.assertEqual(keys(node, "SELECT k FROM x.t", ALL), list(range(0, ROWS, 2)))
 
 
 if __name__ == "__main__":

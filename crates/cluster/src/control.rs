@@ -16,10 +16,11 @@ mod own_word;
 mod post;
 pub(crate) mod service;
 mod starts;
+mod truncate;
 mod turn;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -32,6 +33,7 @@ use storage::{Storage, StorageError};
 pub(crate) use founding::own_number;
 pub use open::{open_node, open_storage};
 pub use own_word::{Measured, Meter};
+pub use truncate::{TruncateFailure, truncate};
 pub use turn::Turn;
 
 use crate::NodeNumber;
@@ -111,6 +113,8 @@ pub struct ControlPlane {
     /// Set once the storage is open.
     storage: OnceCell<Storage>,
     effects: RefCell<VecDeque<Effect>>,
+    /// Commands of this node's own for which it has taken the snapshots that they ask for.
+    prepared: RefCell<BTreeSet<RequestId>>,
     /// The state after the last command whose effects are in `effects`.
     seen: RefCell<Rc<ClusterState>>,
     /// Whether a task carries effects to the shards.

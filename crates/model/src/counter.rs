@@ -10,8 +10,14 @@
 //! commutative, associative and idempotent. Local and remote shards are those of Cassandra before 2.1: they
 //! are read and merged by its rules (local ones add up). Invalid bytes count as zero and lose against a valid
 //! context.
+//!
+//! The id of a shard is the host id of a node that is alone, and [`shard_id`] in a cluster: xxh3-128, big
+//! endian, of `host_id:[u8;16] table:[u8;16] log2:u8 tablet:u32 since:u64` (little endian). It is stored for
+//! ever and never taken apart.
 
 use std::cmp::Ordering;
+
+use xxhash_rust::xxh3::Xxh3;
 
 const SHARD_BYTES: usize = 32;
 
@@ -78,6 +84,20 @@ pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = CounterShard> + '_>
 /// The counter's value in a context; sums wrap.
 pub fn total(context: &[u8]) -> i64 {
     shards(context).map_or(0, |shards| shards.fold(0, |sum, shard| sum.wrapping_add(shard.count)))
+}
+
+/// The id under which a replica counts in a cluster: another one for each node, table and tablet, and for
+/// each tenancy of the tablet, which `since` names. A replica that lost what it had counted, because its
+/// tablet left and came back or was truncated, counts anew under another id; with the old one, its smaller
+/// sum would have the later clock.
+pub fn shard_id(host_id: [u8; 16], table: [u8; 16], (log2, tablet): (u8, u32), since: u64) -> [u8; 16] {
+    let mut hash = Xxh3::new();
+    hash.update(&host_id);
+    hash.update(&table);
+    hash.update(&[log2]);
+    hash.update(&tablet.to_le_bytes());
+    hash.update(&since.to_le_bytes());
+    hash.digest128().to_be_bytes()
 }
 
 /// The value of a delta; `None` if the bytes are not one.
@@ -209,6 +229,21 @@ mod tests {
             assert_eq!(total(&merged(&context(&[a]), &context(&[b]))), expected);
             assert_eq!(total(&merged(&context(&[b]), &context(&[a]))), expected);
         }
+    }
+
+    #[test]
+    fn each_tenancy_of_a_replica_has_an_id_of_its_own() {
+        let id = shard_id([1; 16], [2; 16], (3, 4), 5);
+        // Stored data has it: it must never become another one.
+        assert_eq!(u128::from_be_bytes(id), 0);
+        let others = [
+            shard_id([9; 16], [2; 16], (3, 4), 5),
+            shard_id([1; 16], [9; 16], (3, 4), 5),
+            shard_id([1; 16], [2; 16], (9, 4), 5),
+            shard_id([1; 16], [2; 16], (3, 9), 5),
+            shard_id([1; 16], [2; 16], (3, 4), 9),
+        ];
+        assert!(!others.contains(&id));
     }
 
     #[test]

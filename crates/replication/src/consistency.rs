@@ -5,6 +5,8 @@
 //! single node with a factor of three does not promise a quorum that it cannot reach. A hint is not stored
 //! yet, so that ANY needs a replica that lives.
 
+use wire::consistency::Consistency as Wire;
+
 use crate::error::ReplicationError;
 use crate::replica_counts::{Alive, ReplicaCounts};
 
@@ -36,6 +38,42 @@ pub enum Consistency {
     /// The coordinator itself only.
     NodeLocal,
 }
+
+/// The same levels on both sides of the wire.
+macro_rules! as_on_the_wire {
+    ($($level:ident),* $(,)?) => {
+        impl From<Wire> for Consistency {
+            fn from(level: Wire) -> Self {
+                match level {
+                    $(Wire::$level => Self::$level),*
+                }
+            }
+        }
+
+        impl From<Consistency> for Wire {
+            fn from(level: Consistency) -> Self {
+                match level {
+                    $(Consistency::$level => Self::$level),*
+                }
+            }
+        }
+    };
+}
+
+as_on_the_wire!(
+    Any,
+    One,
+    Two,
+    Three,
+    Quorum,
+    All,
+    LocalQuorum,
+    EachQuorum,
+    Serial,
+    LocalSerial,
+    LocalOne,
+    NodeLocal
+);
 
 impl Consistency {
     /// How many replicas must answer (Cassandra's `blockFor`).

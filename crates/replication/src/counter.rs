@@ -1,34 +1,68 @@
-//! Counters: deltas are added to this node's share of the counter, on the shard that has the partition.
+//! Counters: deltas are added to one replica's share of the counter, the leader's.
 //!
-//! The leader of an update (here the only replica, on the shard that has the partition) reads its own share
-//! of each counter and writes it with a later clock and the new sum, as Cassandra's `CounterMutation`.
-//! Between the two no other update counts in the partition: the update holds the partition's turn until the
-//! write is applied.
+//! The coordinator chooses one replica that is up as the leader, the nearest, and sends it the deltas: over
+//! the mesh, or as COUNT to another node. `lead` is the leader's part: it reads its own share, writes it with
+//! a later clock and the new sum (`context`), and sends that context to the other replicas as a plain write.
+//! Invariant: deltas are sent to another leader only if the one before has said that it did nothing with
+//! them; nothing is sent a second time that may have been counted.
 
-use model::clustering::Slice;
-use model::counter::{self, CounterShard, ShardKind};
-use model::deletion::LocalSeconds;
-use model::mutation::{MutationBuilder, MutationView};
-use model::partition_key::DecoratedKey;
-use model::row::CellKind;
-use model::{CellView, ColumnId, Position, RowBuilder, RowView, Table};
+mod context;
+mod lead;
+
+use model::mutation::MutationView;
+use model::tablet::Replica;
+use model::{Table, Token};
 use reactor::{Deadline, Group};
-use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
+use storage::call_and_note;
+use wire::node::count::{self, Count, Counted};
+use wire::node::frame::{Verb, WorkGroup};
+use wire::node::mutate::Entry;
 
 use crate::consistency::Consistency;
-use crate::error::{NotYet, ReplicaFailure, ReplicationError};
-use crate::lwt::{Current, Taker};
+use crate::error::{ReplicaFailure, ReplicationError};
+use crate::peers::PeerCall;
+use crate::plan::Planned;
 use crate::replicator::{Replicator, here};
+use crate::tally::NO_SHARE;
+
+use lead::Lead;
+
+/// Why an update did not end well.
+#[derive(Debug)]
+enum Uncounted {
+    /// The leader did its part no further: a later plan may succeed where the failure asks for one, since
+    /// nothing is counted then.
+    Refused(ReplicaFailure),
+    /// The update is over.
+    Ended(ReplicationError),
+}
+
+impl From<ReplicaFailure> for Uncounted {
+    fn from(failure: ReplicaFailure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+/// The way of an update to its leader.
+struct Way {
+    leader: Replica,
+    /// The command that made the leader a replica.
+    since: u64,
+    /// The version of the routing it was found in.
+    version: u64,
+    /// Answers that the level waits for.
+    required: u32,
+}
 
 impl Replicator {
     /// Applies a mutation of `table` whose counter cells are deltas; deletions in it are applied as they are.
     ///
-    /// `node` is this node's identity in counter contexts, which never changes.
+    /// `node` is the host id of this node, which never changes.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] and [`ReplicationError::NotYet`], where the partition has other
-    /// replicas than one of this node, before anything is done; [`ReplicationError::TimedOut`] if the
-    /// counters may or may not have changed: a retry may count twice.
+    /// [`ReplicationError::Unavailable`] and [`ReplicationError::TooLarge`] before anything is done;
+    /// [`ReplicationError::TimedOut`] and [`ReplicationError::Failed`] if the counters may or may not have
+    /// changed: a retry may count twice.
     pub async fn count(
         &self,
         table: &Table,
@@ -37,144 +71,79 @@ impl Replicator {
         consistency: Consistency,
         deadline: Deadline,
     ) -> Result<(), ReplicationError> {
-        let view = MutationView::trusted(mutation);
-        let token = view.map_err(|error| ReplicaFailure::from(error).here(1))?.token;
-        // Bounded by the deadline. A shard that has not the tablet any more has counted nothing.
+        self.check_size(mutation)?;
+        let view = MutationView::trusted(mutation).map_err(|error| ReplicaFailure::from(error).here(1))?;
+        // Bounded by the deadline.
         loop {
-            let version = self.view().with_routing(table, |routing| routing.version());
-            let shard = self.only_shard_of(table, token, NotYet::Counters)?;
-            let required = self.require(table, token, consistency)?;
-            let mutation = mutation.to_vec();
-            // A task of its own even on this shard: the turn must outlive a client that goes away.
-            let call = call_and_note(shard, Group::STATEMENT, move || async move {
-                let replicator = here().ok_or_else(ReplicaFailure::starting)?;
-                replicator.lead(&mutation, node, deadline).await
-            });
-            let Ok(answer) = reactor::timeout(deadline, call).await else {
-                return Err(ReplicationError::timed_out(0, required));
+            let way = self.way_to_leader(table, view.token, consistency)?;
+            let counted = if way.leader.node == self.own().node {
+                let lead = Lead { deltas: mutation.to_vec(), host_id: node, level: consistency, deadline };
+                self.count_on_shard(&way, lead).await
+            } else {
+                self.count_on_node(&way, view, consistency, deadline).await
             };
-            let failure: ReplicaFailure = match answer {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(failure)) => failure,
-                Err(error) => error.into(),
+            let failure = match counted {
+                Ok(()) => return Ok(()),
+                Err(Uncounted::Ended(error)) => return Err(error),
+                Err(Uncounted::Refused(failure)) => failure,
             };
             if !failure.asks_for_a_later_plan() || deadline.is_past() {
-                return Err(failure.at(self.own_shard(shard), required));
+                return Err(failure.at(way.leader, way.required));
             }
-            self.wait_for_later_plan(table, version, deadline).await;
+            self.wait_for_later_plan(table, way.version, deadline).await;
         }
     }
 
-    /// The leader's part.
-    async fn lead(&self, deltas: &[u8], node: [u8; 16], deadline: Deadline) -> Result<(), ReplicaFailure> {
-        let view = MutationView::parse(deltas)?;
-        let table = self.storage().schema().table_by_id(view.table).cloned();
-        let table = table.ok_or(ReplicaFailure::TableGone(view.table))?;
-        if self.replica_of(&table, view.token) != self.own() {
-            return Err(ReplicaFailure::Stale("counters change on their tablet's shard".to_owned()));
+    /// Chooses the leader of an update: the nearest replica that is up and counts for the level.
+    fn way_to_leader(
+        &self,
+        table: &Table,
+        token: Token,
+        level: Consistency,
+    ) -> Result<Way, ReplicationError> {
+        if !self.view().is_shared() {
+            let required = self.required_alone(table, level)?;
+            return Ok(self.view().with_routing(table, |routing| {
+                let leader = routing.replica_of(token);
+                Way { leader, since: 0, version: routing.version(), required }
+            }));
         }
-        let acceptor = self.acceptor();
-        let turn = acceptor.turn(view.table, view.key, deadline).await?;
-        let slices: Slices = {
-            let mut clusterings: Vec<&[u8]> = view.rows().map(|(clustering, _)| clustering).collect();
-            clusterings
-                .sort_by(|a, b| model::clustering::compare_clusterings(table.clustering_orders(), a, b));
-            clusterings.dedup();
-            clusterings.into_iter().map(Slice::prefix).collect()
-        };
-        let command = ReadCommand {
-            table: table.clone(),
-            range: PartitionRange::Key(DecoratedKey { token: view.token, key: view.key.to_vec() }),
-            slices,
-            reversed: false,
-            now: LocalSeconds::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(0),
-            bypass_cache: false,
-        };
-        let mut current = Current::default();
-        let mut taker = Taker::new(&mut current, usize::MAX, None);
-        let done = reactor::timeout(deadline, self.storage().read(&command, &mut taker)).await;
-        done.map_err(|_| ReplicaFailure::TimedOut)??;
-        let counted = Leader { table: &table, current: &current, node }.count(&view);
-        acceptor.accept(self.storage(), turn, counted, deadline).await
-    }
-}
-
-/// One update at work.
-struct Leader<'u> {
-    table: &'u Table,
-    current: &'u Current,
-    node: [u8; 16],
-}
-
-impl Leader<'_> {
-    /// The mutation to be written.
-    fn count(&self, deltas: &MutationView<'_>) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut builder =
-            MutationBuilder::new(&mut out, deltas.table, deltas.token, deltas.key, deltas.deletion, |out| {
-                if let Some(row) = deltas.static_row() {
-                    self.row(row, self.current.static_row(), out);
-                }
-            });
-        for (start, end, deletion) in deltas.tombstones() {
-            let position = |position: Position<'_>| position.to_owned();
-            builder.range_tombstone(position(start).as_ref(), position(end).as_ref(), deletion);
-        }
-        // A row may occur more than once: its deltas are added together.
-        let mut rows: Vec<(&[u8], Vec<u8>)> = Vec::with_capacity(deltas.row_count());
-        for (clustering, row) in deltas.rows() {
-            match rows.iter_mut().find(|(at, _)| *at == clustering) {
-                None => rows.push((clustering, row.as_bytes().to_vec())),
-                Some((_, sum)) => {
-                    let mut merged = Vec::new();
-                    model::reconcile::merge_rows(self.table, RowView::trusted(sum), row, &mut merged);
-                    *sum = merged;
-                }
-            }
-        }
-        let mut written = builder.rows();
-        for (clustering, row) in rows {
-            let row = RowView::trusted(&row);
-            written.row(clustering, |out| self.row(row, self.current.row(clustering), out));
-        }
-        written.finish();
-        out
+        let plan = self.plan(table, token, level)?;
+        let counts = |planned: &&Planned| planned.is_up && planned.share != NO_SHARE;
+        let none = ReplicationError::Unavailable { required: plan.required, alive: 0 };
+        let leader = plan.replicas.iter().find(counts).ok_or(none)?;
+        let (since, version) = (leader.since, plan.version());
+        Ok(Way { leader: leader.replica, since, version, required: plan.required })
     }
 
-    /// Appends a row of deltas as this node's shards.
-    fn row(&self, deltas: RowView<'_>, current: Option<RowView<'_>>, out: &mut Vec<u8>) {
-        let mut builder = RowBuilder::new(out, deltas.liveness(), deltas.deletion());
-        let mut context = Vec::new();
-        for cell in deltas.cells() {
-            let delta = match cell.kind {
-                CellKind::Counter(delta) => counter::delta(delta),
-                _ => None,
-            };
-            let Some(delta) = delta else {
-                builder.cell(cell);
-                continue;
-            };
-            let before = self.shard(current, cell.column);
-            let shard = CounterShard {
-                id: self.node,
-                clock: reactor::wall_clock_us().max(before.clock.saturating_add(1)),
-                count: before.count.wrapping_add(delta),
-                kind: ShardKind::Global,
-            };
-            context.clear();
-            counter::append(&[shard], &mut context);
-            builder.cell(CellView { kind: CellKind::Counter(&context), ..cell });
-        }
-        builder.finish();
+    /// Has a shard of this node lead.
+    async fn count_on_shard(&self, way: &Way, lead: Lead) -> Result<(), Uncounted> {
+        let deadline = lead.deadline;
+        // A task of its own even on this shard: the turn must outlive a client that goes away.
+        let call = call_and_note(self.shard_of(way.leader), Group::STATEMENT, move || async move {
+            here().ok_or_else(ReplicaFailure::starting)?.lead(&lead).await
+        });
+        let timed_out = || Uncounted::Ended(ReplicationError::timed_out(0, way.required));
+        let answer = reactor::timeout(deadline, call).await.map_err(|_| timed_out())?;
+        answer.unwrap_or_else(|error| Err(ReplicaFailure::from(error).into()))
     }
 
-    /// This node's share of the counter so far.
-    fn shard(&self, current: Option<RowView<'_>>, column: ColumnId) -> CounterShard {
-        let none = CounterShard { id: self.node, clock: 0, count: 0, kind: ShardKind::Global };
-        let cell = current.and_then(|row| row.cell(column));
-        match cell.map(|cell| cell.kind) {
-            Some(CellKind::Counter(context)) => counter::shard_of(context, &self.node).unwrap_or(none),
-            _ => none,
-        }
+    /// Has another node lead.
+    async fn count_on_node(
+        &self,
+        way: &Way,
+        mutation: MutationView<'_>,
+        level: Consistency,
+        deadline: Deadline,
+    ) -> Result<(), Uncounted> {
+        let entry = Entry { version: way.version, since: way.since, mutation };
+        let message = Count { born_us: reactor::wall_clock_us(), level: level.into(), entry };
+        let mut body = Vec::with_capacity(mutation.as_bytes().len() + 64);
+        count::encode(&message, &mut body);
+        let (verb, group) = (Verb::Count, WorkGroup::Statement);
+        let answer = self.peers().call(PeerCall { to: way.leader, verb, group, deadline, body }).await;
+        let answer = answer.map_err(ReplicaFailure::of_peer)?;
+        let counted = Counted::decode(&answer).map_err(|error| ReplicaFailure::Failed(error.to_string()))?;
+        lead::end_of(counted, way.leader).map_err(Uncounted::Ended)
     }
 }

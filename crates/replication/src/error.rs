@@ -53,12 +53,8 @@ pub enum FailureReason {
 /// Requests that are not done yet where partitions have several replicas, or replicas on other nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
-    /// Changes of counters.
-    Counters,
     /// Conditional statements and serial reads.
     Conditions,
-    /// Truncation.
-    Truncation,
     /// Logged batches.
     LoggedBatches,
 }
@@ -66,9 +62,7 @@ pub enum NotYet {
 impl fmt::Display for NotYet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Counters => "changing counters",
             Self::Conditions => "conditional statements (IF) and serial reads",
-            Self::Truncation => "TRUNCATE",
             Self::LoggedBatches => "logged batches (UNLOGGED ones are)",
         })
     }
@@ -348,7 +342,9 @@ impl From<StorageError> for ReplicaFailure {
             | StorageError::TooManyReads { .. }
             | StorageError::DiskNearlyFull { .. } => Self::Overloaded(error.to_string()),
             StorageError::Draining => Self::Stopping,
-            StorageError::WrongShard { .. } => Self::Stale(error.to_string()),
+            StorageError::WrongShard { .. } | StorageError::OtherTenancy { .. } => {
+                Self::Stale(error.to_string())
+            }
             StorageError::Io { .. }
             | StorageError::DiskFull { .. }
             | StorageError::NoRoomToCompact { .. }

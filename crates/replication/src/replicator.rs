@@ -203,14 +203,6 @@ impl Replicator {
             })
     }
 
-    /// Refuses what is not done yet with other replicas of a table than this node's.
-    ///
-    /// # Errors
-    /// [`ReplicationError::NotYet`].
-    pub fn check_only_here(&self, table: &Table, what: NotYet) -> Result<(), ReplicationError> {
-        if self.is_only_here(table) { Ok(()) } else { Err(ReplicationError::NotYet { what }) }
-    }
-
     /// The first replica of a token's tablet.
     #[inline]
     pub fn replica_of(&self, table: &Table, token: Token) -> Replica {

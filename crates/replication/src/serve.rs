@@ -9,11 +9,10 @@ use std::rc::Rc;
 
 use cluster::maps::Routing;
 use cluster::net::{BODY_BYTES_MAX, Network, Request};
-use model::mutation::MutationView;
 use model::tablet::TabletId;
 use model::{Table, TableId};
 use reactor::Deadline;
-use storage::Storage;
+use storage::{ApplyAs, Storage};
 use wire::node::NodeError;
 use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::Verb;
@@ -28,7 +27,7 @@ use crate::write::send;
 
 /// Serves this shard's requests of other nodes.
 fn register(network: &Rc<Network>, replicator: &Replicator) {
-    for verb in [Verb::Mutate, Verb::Read, Verb::Digest] {
+    for verb in [Verb::Mutate, Verb::Read, Verb::Digest, Verb::Count] {
         let serving = replicator.downgrade();
         network.register(verb, move |request: Request| {
             let serving = serving.get();
@@ -74,6 +73,7 @@ impl Replicator {
                 }
                 Ok(answer)
             }
+            Verb::Count => self.serve_count(body, deadline).await,
             verb => Err(Fault::new(FaultKind::NotServed, format!("{verb:?} is no request for a replica"))),
         }
     }
@@ -98,11 +98,8 @@ impl Replicator {
         mutation.check(&table)?;
         self.storage().check_mutation_size(mutation.as_bytes())?;
         send::check_rate(self, mutation)?;
-        self.apply(mutation, deadline).await
-    }
-
-    async fn apply(&self, mutation: &MutationView<'_>, deadline: Deadline) -> Result<(), ReplicaFailure> {
-        self.storage().apply_checked(mutation, deadline).await.map_err(ReplicaFailure::from)
+        let how = ApplyAs { since: Some(*since), synced: false };
+        self.storage().apply_as(mutation, how, deadline).await.map_err(ReplicaFailure::from)
     }
 
     /// The table, once this shard's routing of it is as late as the coordinator's.
@@ -121,14 +118,16 @@ impl Replicator {
         self.storage().borrow_schema().table_by_id(table).cloned().ok_or(ReplicaFailure::TableGone(table))
     }
 
-    /// Checks that this shard has been a replica of a tablet since a command; returns the routing by which it
-    /// is one.
+    /// Checks that this shard has been a replica of a tablet since a command, by its routing and by its
+    /// storage; returns that routing. While a truncation takes effect the routing is ahead: what is planned
+    /// with it must not meet rows of before.
     pub(crate) fn check_replica(
         &self,
         table: &Table,
         tablet: TabletId,
         since: u64,
     ) -> Result<Rc<Routing>, ReplicaFailure> {
+        self.storage().check_tenancy(table.id(), tablet, since)?;
         self.view().with_routing(table, |routing| {
             let replicas = routing.replicas(tablet).iter().zip(routing.since(tablet));
             let own = replicas.into_iter().find(|(replica, _)| **replica == self.own());
@@ -145,6 +144,6 @@ impl Replicator {
     }
 }
 
-fn invalid(error: NodeError) -> Fault {
+pub(crate) fn invalid(error: NodeError) -> Fault {
     Fault::new(FaultKind::Invalid, error.to_string())
 }

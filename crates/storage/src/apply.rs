@@ -20,6 +20,34 @@ use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{Tablet, WriteGuard};
 
+/// The demands of a write besides those that every write has.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ApplyAs {
+    /// The command that gave this node the tablet, as the write was planned: another tenancy of the tablet
+    /// refuses the write.
+    pub since: Option<u64>,
+    /// Whether the write is durable before anybody sees it, whatever the commit log's mode.
+    pub synced: bool,
+}
+
+impl ApplyAs {
+    /// Checks that a tablet is of the tenancy that the write was planned for.
+    ///
+    /// # Errors
+    /// [`StorageError::OtherTenancy`].
+    fn check(self, tablet: &Tablet) -> Result<(), StorageError> {
+        match self.since {
+            Some(planned) if planned != tablet.since() => Err(StorageError::OtherTenancy {
+                table: tablet.table().id(),
+                tablet: tablet.id.0,
+                is: tablet.since(),
+                planned,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A write that is on its way into the commit log. Dropping it leaves open whether the write happened.
 #[must_use = "a write that is not finished is not seen"]
 pub struct Applying {
@@ -72,6 +100,21 @@ impl Applying {
         Poll::Ready(self.insert(mutation))
     }
 
+    /// As [`Applying::finish`], as the write asks for.
+    async fn finish_as(mut self, mutation: &[u8], how: ApplyAs) -> Result<(), StorageError> {
+        if how.synced && self.pending.is_some() {
+            let upto = self.storage.0.log.end();
+            if let Some(pending) = &mut self.pending {
+                let written = poll_fn(|context| pending.poll_finished(self.deadline, context)).await;
+                written.inspect_err(|error| self.storage.note_write_error(error, true))?;
+            }
+            let synced = self.storage.0.log.sync_upto(upto).await;
+            synced.inspect_err(|error| self.storage.note_write_error(error, true))?;
+            return self.insert(mutation);
+        }
+        self.finish(mutation).await
+    }
+
     fn insert(&mut self, mutation: &[u8]) -> Result<(), StorageError> {
         let view = MutationView::trusted(mutation)?;
         // The table may have been dropped while the log was written: then the write went with it.
@@ -85,6 +128,24 @@ impl Applying {
 }
 
 impl Storage {
+    /// As [`Storage::apply`], for a mutation that this process made or has checked: its rows are not checked
+    /// again.
+    ///
+    /// # Errors
+    /// As [`Storage::apply`].
+    #[inline]
+    pub async fn apply_checked(
+        &self,
+        view: &MutationView<'_>,
+        deadline: Deadline,
+    ) -> Result<(), StorageError> {
+        match self.begin_apply(view, deadline)? {
+            Some(applying) => reactor::in_place!(applying.finish(view.as_bytes())),
+            // Boxed, so that the future of a write that need not wait to begin stays small.
+            None => Box::pin(self.apply_later(view, ApplyAs::default(), deadline)).await,
+        }
+    }
+
     /// Begins [`Storage::apply_checked`] if the mutation can enter the commit log without waiting. Otherwise
     /// returns `None` and begins nothing.
     ///
@@ -105,6 +166,29 @@ impl Storage {
         }
         let Some((tablet, durable)) = self.taker_of(view)? else { return Ok(None) };
         self.begin_in(&tablet, durable, view.as_bytes(), deadline)
+    }
+
+    /// As [`Storage::apply_checked`], as `how` asks for.
+    ///
+    /// # Errors
+    /// As [`Storage::apply`]; [`StorageError::OtherTenancy`] before anything is done;
+    /// [`StorageError::CommitlogDead`] where the log could not be made durable: the write may have happened.
+    pub async fn apply_as(
+        &self,
+        view: &MutationView<'_>,
+        how: ApplyAs,
+        deadline: Deadline,
+    ) -> Result<(), StorageError> {
+        if !self.holds_writers()
+            && let Some((tablet, durable)) = self.taker_of(view)?
+            && !tablet.is_closed()
+        {
+            how.check(&tablet)?;
+            if let Some(applying) = self.begin_in(&tablet, durable, view.as_bytes(), deadline)? {
+                return applying.finish_as(view.as_bytes(), how).await;
+            }
+        }
+        Box::pin(self.apply_later(view, how, deadline)).await
     }
 
     /// Whether memory is so full that the next write has to wait for its turn.
@@ -163,6 +247,7 @@ impl Storage {
     pub(crate) async fn apply_later(
         &self,
         view: &MutationView<'_>,
+        how: ApplyAs,
         deadline: Deadline,
     ) -> Result<(), StorageError> {
         let mutation = view.as_bytes();
@@ -172,7 +257,7 @@ impl Storage {
         }
         let coming = self.0.throttle.coming(mutation.len());
         if durable && self.0.log.is_long(mutation.len()) {
-            let written = self.apply_long(view, tablet, deadline).await;
+            let written = self.apply_long(view, tablet, how, deadline).await;
             return written.inspect_err(|error| self.note_write_error(error, true));
         }
         let busy = |_| StorageError::TabletBusy { table: view.table };
@@ -182,10 +267,11 @@ impl Storage {
                 tablet = self.taker_soon(view, deadline).await?.0;
                 continue;
             }
+            how.check(&tablet)?;
             if let Some((pending, writing)) = self.put(mutation, &tablet, durable)? {
                 // From here on it counts itself.
                 drop(coming);
-                return self.applying(mutation, deadline, pending, writing).finish(mutation).await;
+                return self.applying(mutation, deadline, pending, writing).finish_as(mutation, how).await;
             }
             self.0.log.wait_for_room(deadline).await?;
         }
@@ -196,6 +282,7 @@ impl Storage {
         &self,
         view: &MutationView<'_>,
         mut tablet: Rc<Tablet>,
+        how: ApplyAs,
         deadline: Deadline,
     ) -> Result<(), StorageError> {
         let (mutation, busy) = (view.as_bytes(), |_| StorageError::TabletBusy { table: view.table });
@@ -208,10 +295,14 @@ impl Storage {
                 tablet = self.taker_soon(view, deadline).await?.0;
                 continue;
             }
+            how.check(&tablet)?;
             match turn.begin(EntryKind::Mutation, mutation)? {
                 Ok(entry) => {
                     let writing = tablet.begin_write();
                     let hold = entry.finish(mutation, deadline).await?;
+                    if how.synced {
+                        self.0.log.sync().await?;
+                    }
                     if tablet.is_dropped() {
                         return Err(StorageError::UnknownTable { table: view.table });
                     }

@@ -1,29 +1,25 @@
-//! Changes of tables: schema changes, other tablets, and truncation.
+//! Changes of tables: schema changes, other tablets, and truncation (`truncate`).
 //!
 //! A schema change is durable in the control plane before any shard applies it. Folders are made when first
 //! needed. A crash between any two steps leaves the change either absent from the agreed schema, and then no
 //! shard has seen it, or in it, and then every shard has it from the next start on. Leftovers of dropped
 //! tables are removed at that start.
 
+mod truncate;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use model::schema::SchemaChange;
 use model::{Table, TableId};
-use reactor::{Deadline, Group, mesh};
+use reactor::{Group, mesh};
 
 use crate::agreed::{AgreedChanges, OwnParts, OwnTablets, own_tablets};
-use crate::commitlog::format::EntryKind;
-use crate::commitlog::replay::encode_truncation;
 use crate::error::StorageError;
 use crate::manifest::Edit;
 use crate::shard::Storage;
 use crate::snapshot::SnapshotRequest;
-use crate::tablet::{self, FileMark, Folder, Keepers, LeftOut, TableStore, Unplaced};
-
-/// How long a truncation waits for room in the commit log.
-const TRUNCATE_WITHIN: Duration = Duration::from_secs(60);
+use crate::tablet::{self, FileMark, Folder, Keepers, TableStore, Unplaced};
 
 impl Storage {
     /// Prepares for changes that are about to be proposed: takes a snapshot of each table that they drop, if
@@ -56,13 +52,21 @@ impl Storage {
         self.apply_everywhere(agreed).await
     }
 
-    /// Has every shard go by changes, and moves the tablets that are elsewhere now. On shard 0.
+    /// Truncates tables, has every shard go by changes, and moves the tablets that are elsewhere now. On
+    /// shard 0.
     ///
     /// # Errors
     /// As [`Storage::apply_agreed`].
     pub(crate) async fn apply_everywhere(&self, agreed: &AgreedChanges) -> Result<(), StorageError> {
         let own = |table: &TableId| self.table_store(*table).ok().map(|store| (*table, store.own()));
-        let before: Vec<(TableId, OwnTablets)> = agreed.tablets.keys().filter_map(own).collect();
+        let mut before: BTreeMap<TableId, OwnTablets> = agreed.tablets.keys().filter_map(own).collect();
+        let mut late = false;
+        for table in &agreed.truncated {
+            let (Some(own), Some(before)) = (agreed.tablets.get(table), before.get_mut(table)) else {
+                continue;
+            };
+            late |= !self.truncate_agreed(*table, before, own).await;
+        }
         let mut result = self.apply_here(&agreed.changes, agreed.tablets.clone()).await;
         for shard in 1..self.0.shards {
             let changes = agreed.changes.clone();
@@ -77,6 +81,9 @@ impl Storage {
         // Only now: requests at the new shard of a tablet wait for it from before it leaves its old one.
         for (table, before) in before {
             self.move_tablets(table, &before);
+        }
+        if late {
+            self.truncations_made().await?;
         }
         result
     }
@@ -156,7 +163,12 @@ impl Storage {
             numbers: found.numbers,
         };
         let keepers = Keepers { cache: &self.0.cache, damage: &self.0.damage, manifest: &self.0.manifest };
-        TableStore::open(table, &config.data_dir, place, keepers, (own, &folder)).await
+        let store = TableStore::open(table, &config.data_dir, place, keepers, (own, &folder)).await?;
+        // The table may be new to this node alone, which was away while it was made and its tablets moved.
+        let (map, tablets) = (store.map(), store.tablets());
+        let tenancies = tablets.iter().map(|tablet| (table.id(), map, tablet.id, tablet.since()));
+        self.0.manifest.begin_tenancies(tenancies, (self.0.shard, self.0.log.end())).await?;
+        Ok(store)
     }
 
     /// Removes the files of a dropped table on this shard. Files that cannot be removed now are removed at
@@ -231,81 +243,6 @@ impl Storage {
                 other => other?,
             }
         }
-        Ok(())
-    }
-
-    /// Forgets all rows of a table, durably: one snapshot first where `auto_snapshot` asks for it, then shard
-    /// after shard. May be called on any shard.
-    ///
-    /// # Errors
-    /// [`StorageError::UnknownTable`], errors of the snapshot (nothing is lost then), those of a shard's
-    /// [`Storage::truncate_shard`]: shards before it have forgotten their rows.
-    pub async fn truncate(&self, table: TableId) -> Result<(), StorageError> {
-        let store = self.table_store(table)?;
-        self.snapshot_automatically("truncated", &[store.table()]).await?;
-        // A tablet that moved meanwhile might be missed.
-        let _hold = self.hold_moves(table).await?;
-        for shard in 0..self.0.shards {
-            on_shard(shard, async move |storage| storage.truncate_shard(table).await).await?;
-        }
-        Ok(())
-    }
-
-    /// Forgets all rows of a table on this shard, durably and without a snapshot.
-    ///
-    /// # Errors
-    /// [`StorageError::UnknownTable`]; errors of the commit log: the table is then as it was. After a failure
-    /// of the disk the next start may find the truncation in the log and carry it out.
-    pub async fn truncate_shard(&self, table: TableId) -> Result<(), StorageError> {
-        let store = self.table_store(table)?;
-        let mut alone = Vec::new();
-        let tablets = store.tablets();
-        for tablet in &tablets {
-            alone.push(tablet.alone().await.ok_or(StorageError::Draining)?);
-            self.forget_shared(tablet).await?;
-        }
-        let generations: Vec<u64> = tablets
-            .iter()
-            .flat_map(|tablet| {
-                let mut generations = tablet.orphans();
-                generations.extend(tablet.files().iter().map(|file| file.generation()));
-                let left_out = tablet.left_out();
-                let is_ours = |file: &&LeftOut| !file.is_shared || self.0.shard == 0;
-                generations.extend(left_out.iter().filter(is_ours).map(|f| f.descriptor.generation()));
-                generations
-            })
-            .collect();
-        let record = encode_truncation(table, &generations);
-        let logged = async {
-            let within = Deadline::after(TRUNCATE_WITHIN);
-            let hold = self.0.log.append(EntryKind::Truncate, &record, within).await?;
-            self.0.log.sync().await.map(|()| hold)
-        };
-        let hold =
-            logged.await.inspect_err(|_| tablets.iter().for_each(|tablet| tablet.doubt_truncation()))?;
-        let removing: Vec<Edit> = generations.iter().map(|g| Edit::Removing((table, *g))).collect();
-        let noted = self.0.manifest.note(&removing).await;
-        if let Err(error) = &noted {
-            reactor::warn!("files of a truncated table stay until the manifest can be written"; error = error);
-        }
-        for tablet in &tablets {
-            let (memtables, files) = tablet.clear();
-            memtables.iter().for_each(|memtable| memtable.release_log());
-            for file in files {
-                self.discard(tablet, file.generation()).await;
-            }
-        }
-        let mut gone = true;
-        for tablet in &tablets {
-            gone &= self.discard_orphans(tablet).await;
-        }
-        if gone {
-            // The record may go now that the files it names are gone.
-            drop(hold);
-        } else {
-            hold.keep();
-        }
-        self.0.memory_freed.notify_all();
         Ok(())
     }
 }

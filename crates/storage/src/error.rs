@@ -204,6 +204,18 @@ pub enum StorageError {
         /// Number of waiting reads.
         waiting: usize,
     },
+    /// The request was planned with another tenancy of the tablet: it was truncated, or left and came back.
+    #[error("tablet {tablet} of table {table} is here since command {is}, and not since {planned}")]
+    OtherTenancy {
+        /// The table.
+        table: TableId,
+        /// The tablet's number.
+        tablet: u32,
+        /// The command of the tablet's present tenancy.
+        is: u64,
+        /// The command that the request names.
+        planned: u64,
+    },
     /// The commit log had no room until the deadline.
     #[error("the commit log had no room for the write within its time")]
     CommitlogTimedOut,

@@ -315,7 +315,7 @@ impl Storage {
                 tablets_log2: table.definition().tablets_log2,
                 tablet: tablet.id.0,
                 shard: reactor::shard_id() as u32,
-                since: tablet.since,
+                since: tablet.since(),
             }),
             level: i32::try_from(level).unwrap_or(i32::MAX),
             memory: Some(self.0.cache.components().clone()),

@@ -44,7 +44,7 @@ mod throttle;
 mod warm;
 
 pub use agreed::{AgreedChanges, AgreedSchema, OwnTablet, OwnTablets};
-pub use apply::Applying;
+pub use apply::{ApplyAs, Applying};
 pub use batchlog::LoggedBatch;
 pub use commitlog::CommitlogStats;
 pub use compaction::{

@@ -171,12 +171,16 @@ impl Inner {
         }
     }
 
-    /// Notes for each table whether its keyspace has writes in the commit log, by the present schema.
+    /// Notes for each table whether its writes are in the commit log, by the present schema. Those of
+    /// counters are, whatever the keyspace says: a node that lost its share of a counter would count on from
+    /// a smaller one under the same name, and other replicas would take that for the later sum.
     pub(crate) fn note_durability(&self) {
         let schema = self.schema.borrow();
         for store in self.tables.borrow().values() {
-            let keyspace = schema.keyspace(store.table().keyspace());
-            store.set_durable(keyspace.is_none_or(|keyspace| keyspace.options.durable_writes));
+            let table = store.table();
+            let keyspace = schema.keyspace(table.keyspace());
+            let is_asked_for = keyspace.is_none_or(|keyspace| keyspace.options.durable_writes);
+            store.set_durable(is_asked_for || table.is_counter());
         }
     }
 
@@ -219,24 +223,6 @@ impl Storage {
     pub async fn apply(&self, mutation: &[u8], deadline: Deadline) -> Result<(), StorageError> {
         let view = MutationView::parse(mutation)?;
         reactor::in_place!(self.apply_checked(&view, deadline))
-    }
-
-    /// As [`Storage::apply`], for a mutation that this process made or has checked: its rows are not checked
-    /// again.
-    ///
-    /// # Errors
-    /// As [`Storage::apply`].
-    #[inline]
-    pub async fn apply_checked(
-        &self,
-        view: &MutationView<'_>,
-        deadline: Deadline,
-    ) -> Result<(), StorageError> {
-        match self.begin_apply(view, deadline)? {
-            Some(applying) => reactor::in_place!(applying.finish(view.as_bytes())),
-            // Boxed, so that the future of a write that need not wait to begin stays small.
-            None => Box::pin(self.apply_later(view, deadline)).await,
-        }
     }
 
     /// A charge of the shard's budget for work, which holds nothing yet. Bytes that it counts are taken

@@ -141,7 +141,7 @@ pub fn type_option(data: &[u8]) {
 /// Messages between nodes: the first byte chooses one, or frames.
 pub fn node_messages(data: &[u8]) {
     let Some((&first, message)) = data.split_first() else { return };
-    match first % 15 {
+    match first % 17 {
         0 => node_frames(message),
         1 => {
             if let Ok(hello) = Hello::decode(message) {
@@ -168,6 +168,20 @@ pub fn node_messages(data: &[u8]) {
             }
         }
         14 => node_answer(message),
+        15 => {
+            if let Ok(count) = node::count::decode(message) {
+                let mut out = Vec::new();
+                node::count::encode(&count, &mut out);
+                assert_eq!(out, message);
+            }
+        }
+        16 => {
+            if let Ok(counted) = node::count::Counted::decode(message) {
+                let mut out = Vec::new();
+                counted.encode(&mut out);
+                assert_eq!(node::count::Counted::decode(&out), Ok(counted));
+            }
+        }
         other => control_message(other, message),
     }
 }

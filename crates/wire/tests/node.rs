@@ -9,8 +9,10 @@ use model::tablet::Replica;
 use model::{TableId, Token};
 use proptest::prelude::*;
 use wire::Compressor;
+use wire::consistency::Consistency;
 use wire::node::NodeError;
 use wire::node::answer::{self, Answer, AnswerBuilder, End};
+use wire::node::count::{self, Count, Counted, Failure};
 use wire::node::frame::{
     COMPRESSED_BODY_BYTES_MIN, Frame, FrameFlags, FrameHeader, HEADER_BYTES, Verb, WorkGroup, append_frame,
 };
@@ -161,6 +163,44 @@ proptest! {
         }
         for end in 0..message.len() {
             prop_assert!(mutate::decode(&message[..end]).is_err(), "cut at {}", end);
+        }
+    }
+
+    #[test]
+    fn counter_updates_and_their_ends_come_back(
+        born_us: i64,
+        (version, since) in any::<(u64, u64)>(),
+        level in prop::sample::select(Consistency::ALL.to_vec()),
+        (received, required) in any::<(u32, u32)>(),
+        failures in prop::collection::vec(any::<(u16, u16, u8)>(), 0..3),
+        reason in "[a-z ü]{0,12}",
+    ) {
+        let bytes = deletion(1, b"key", born_us);
+        let entry = Entry { version, since, mutation: MutationView::parse(&bytes).unwrap() };
+        let mut message = Vec::new();
+        count::encode(&Count { born_us, level, entry }, &mut message);
+        let read = count::decode(&message).unwrap();
+        prop_assert_eq!((read.born_us, read.level), (born_us, level));
+        prop_assert_eq!((read.entry.version, read.entry.since), (version, since));
+        prop_assert_eq!(read.entry.mutation.as_bytes(), bytes.as_slice());
+        let failures =
+            failures.into_iter().map(|(node, shard, reason)| Failure { node, shard, reason }).collect();
+        let ends = [
+            Counted::Done,
+            Counted::Unavailable { required, alive: received },
+            Counted::TimedOut { received, required },
+            Counted::Failed { received, required, failures, reason },
+        ];
+        for end in ends {
+            let mut answer = Vec::new();
+            end.encode(&mut answer);
+            prop_assert_eq!(Counted::decode(&answer), Ok(end));
+            for cut in 0..answer.len() {
+                prop_assert!(Counted::decode(&answer[..cut]).is_err(), "cut at {}", cut);
+            }
+        }
+        for cut in 0..message.len() {
+            prop_assert!(count::decode(&message[..cut]).is_err(), "cut at {}", cut);
         }
     }
 

@@ -2,22 +2,24 @@
 //!
 //! New replicas and nodes reach the `View` of every shard first, so that a new table finds its replicas; then
 //! the storage of every shard applies the change; then what is gone leaves the views, and listeners hear of
-//! it. Effects follow the state: a shard that could not apply a change gets it from the state at the next
-//! start, as a node that crashed between the two does.
+//! it. A table that is truncated loses its rows in the second step: until then this node refuses what was
+//! planned with the state after the truncation, and what was planned before it goes with the rows. Effects
+//! follow the state: a shard that could not apply a change gets it from the state at the next start, as a
+//! node that crashed between the two does.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use model::schema::{Schema, SchemaChange};
+use model::schema::{Schema, SchemaChange, TableId};
 use model::tablet::TabletId;
 use reactor::{Group, mesh};
-use storage::{AgreedChanges, OwnTablet, OwnTablets, StorageError};
+use storage::{AgreedChanges, OwnTablet, OwnTablets, Storage, StorageError};
 
 use super::{ControlPlane, SchemaNews};
 use crate::NodeNumber;
 use crate::group0::{Applied, Change, ClusterState};
-use crate::maps::Placed;
 use crate::maps::map::MapParts;
+use crate::maps::{Placed, ReplicaMap};
 use crate::net::{Member, Members, Network};
 use crate::nodes::{NodeRecord, NodeState};
 use crate::view::{News, Nodes, View};
@@ -30,6 +32,10 @@ pub(super) struct Effect {
     /// The schema that takes the place of `before` as a whole.
     replaced: Option<Rc<Schema>>,
     news: News,
+    /// Tables that lose their rows.
+    truncated: Vec<TableId>,
+    /// Whether this node has taken its snapshots of them.
+    is_prepared: bool,
 }
 
 impl Effect {
@@ -51,27 +57,39 @@ impl ControlPlane {
                     let done = state.requests().find(command.id);
                     let is_made = done.is_some_and(|done| done.index == index && done.refusal.is_none());
                     let changes = command.changes.iter().filter(|_| is_made);
-                    control.see(index, Some(changes.filter_map(schema_change).collect()), state);
+                    let is_prepared = control.prepared.borrow_mut().remove(&command.id);
+                    control.see(
+                        (index, is_prepared),
+                        Some(changes.filter_map(schema_change).collect()),
+                        state,
+                    );
                 }
-                Applied::Installed(index) => control.see(index, None, state),
+                Applied::Installed(index) => control.see((index, false), None, state),
             }
         }));
         let now = self.group.state();
         let is_new = !Rc::ptr_eq(&self.seen.borrow(), &now);
         if is_new {
-            self.see(self.group.applied(), None, &now);
+            self.see((self.group.applied(), false), None, &now);
         }
     }
 
     /// Takes an effect in line: the state is `state` after the command at `index`, by these changes of the
     /// schema or as a whole.
-    fn see(self: &Rc<Self>, index: u64, changes: Option<Vec<SchemaChange>>, state: &Rc<ClusterState>) {
+    fn see(
+        self: &Rc<Self>,
+        (index, is_prepared): (u64, bool),
+        changes: Option<Vec<SchemaChange>>,
+        state: &Rc<ClusterState>,
+    ) {
         let before = self.seen.replace(Rc::clone(state));
+        let truncated = truncated_between(&before, state);
         let news = News::between(&before, state);
         let replaced = changes.is_none().then(|| Rc::clone(state.schema()));
         let changes = changes.unwrap_or_else(|| replacing(&before, state));
         let before = Rc::clone(before.schema());
-        self.effects.borrow_mut().push_back(Effect { index, before, changes, replaced, news });
+        let effect = Effect { index, before, changes, replaced, news, truncated, is_prepared };
+        self.effects.borrow_mut().push_back(effect);
         self.carry();
     }
 
@@ -103,11 +121,14 @@ impl ControlPlane {
     /// Has every shard apply an effect: new replicas are known before a table can be used, and those of a
     /// dropped table until it cannot. In a task of its own, so that its panic is an error here.
     async fn take_effect(&self, effect: Effect) -> Result<(), StorageError> {
-        let Effect { index, before, changes, replaced, news } = effect;
+        let Effect { index, before, changes, replaced, news, truncated, is_prepared } = effect;
         let storage = self.storage.get().expect("commands are followed once the storage is open").clone();
         let listener = self.on_schema.borrow().clone();
         let (shards, own) = (reactor::shard_count(), self.group.number());
         let applying = reactor::spawn(Group::ADMIN, async move {
+            if !is_prepared {
+                take_snapshots(&storage, &truncated).await;
+            }
             let (come, gone) = news.split();
             tell_shards(&come, shards).await?;
             let tablets: BTreeMap<_, _> =
@@ -115,7 +136,7 @@ impl ControlPlane {
             if changes.is_empty() && tablets.is_empty() {
                 return Ok(());
             }
-            let agreed = AgreedChanges { changes: changes.clone(), tablets };
+            let agreed = AgreedChanges { changes: changes.clone(), tablets, truncated };
             let applied = storage.apply_agreed(index, &agreed).await;
             // A durable change has happened, even if a shard could not apply it: everybody hears of it.
             if let Some(listener) = listener {
@@ -126,6 +147,24 @@ impl ControlPlane {
         });
         let applied = applying.await;
         applied.unwrap_or_else(|panicked| Err(StorageError::Shard { shard: 0, reason: panicked.to_string() }))
+    }
+}
+
+/// Tables of two states that were truncated between them.
+fn truncated_between(before: &ClusterState, after: &ClusterState) -> Vec<TableId> {
+    let is_truncated = |(table, map): &(&TableId, &Rc<ReplicaMap>)| {
+        before.maps().get(table).is_some_and(|known| known.truncated() < map.truncated())
+    };
+    after.maps().iter().filter(is_truncated).map(|(table, _)| *table).collect()
+}
+
+/// Takes this node's snapshots of tables that are about to lose their rows. They lose them in any case, as
+/// everywhere.
+async fn take_snapshots(storage: &Storage, tables: &[TableId]) {
+    for table in tables {
+        if let Err(error) = storage.prepare_truncation(*table).await {
+            reactor::error!("a table is truncated without a snapshot"; table = table, error = error);
+        }
     }
 }
 
@@ -152,7 +191,8 @@ fn schema_change(change: &Change) -> Option<SchemaChange> {
         | Change::UpdateNode(..)
         | Change::Place(_)
         | Change::MoveTablet(_)
-        | Change::SetNodeState(..) => None,
+        | Change::SetNodeState(..)
+        | Change::Truncate(_) => None,
     }
 }
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use minicbor::{Decode, Encode};
+use model::TableId;
 use reactor::{Deadline, Group};
 use wire::node::control::{Command, CommandOutcome, Join, Joined};
 use wire::node::fault::{Fault, FaultKind};
@@ -52,6 +53,14 @@ pub(crate) enum Ask {
     /// Wait until this node's shards have applied the command of that index. Every node answers it.
     #[n(2)]
     Applied(#[n(0)] u64),
+    /// Truncate the table of this id, as the command of this other one.
+    #[n(3)]
+    Truncate(
+        #[n(0)] RequestId,
+        #[n(1)]
+        #[cbor(with = "minicbor::bytes")]
+        [u8; 16],
+    ),
 }
 
 /// The answer to an [`Ask`]: the index to wait for, and what the layers above say of it.
@@ -175,6 +184,11 @@ async fn answer_here(control: &ControlPlane, ask: &Ask) -> Result<Answered, Atte
             tell_others(control, answered.index).await;
             Ok(answered)
         }
+        Ask::Truncate(id, table) => {
+            let turn = ControlPlane::turn().await?;
+            let index = turn.truncate(*id, TableId(*table)).await?;
+            Ok(Answered { index, outcome: Vec::new() })
+        }
         Ask::Applied(index) => {
             control.wait_effective(*index, Deadline::after(OTHERS_WITHIN)).await?;
             Ok(Answered { index: *index, outcome: Vec::new() })
@@ -204,6 +218,38 @@ async fn tell_others(control: &ControlPlane, index: u64) {
         // A node that does not answer in time is behind or gone; it learns of the command by the log.
         drop(asked.await);
     }
+}
+
+/// Waits until other nodes have applied a command, each asked until it has, or until the deadline; how many
+/// have.
+pub(super) async fn wait_for_nodes(
+    membership: &Rc<Membership>,
+    nodes: Vec<crate::NodeNumber>,
+    index: u64,
+    deadline: Deadline,
+) -> usize {
+    let asking: Vec<_> = nodes
+        .into_iter()
+        .map(|node| {
+            let membership = Rc::clone(membership);
+            reactor::spawn(Group::CONTROL, async move {
+                while !deadline.is_past() {
+                    // It answers after a second in any case.
+                    let until = Deadline::after(2 * OTHERS_WITHIN).min(deadline);
+                    if call(&membership, node, &Ask::Applied(index), until).await.is_ok() {
+                        return true;
+                    }
+                    reactor::sleep(ASK_AGAIN).await;
+                }
+                false
+            })
+        })
+        .collect();
+    let mut applied = 0;
+    for asked in asking {
+        applied += usize::from(asked.await.unwrap_or(false));
+    }
+    applied
 }
 
 impl Membership {

@@ -176,6 +176,7 @@ async fn open_group(
         membership: membership.clone(),
         storage: OnceCell::new(),
         effects: RefCell::default(),
+        prepared: RefCell::default(),
         seen: RefCell::new(Rc::clone(&state)),
         working: Cell::new(false),
         failure: RefCell::new(None),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use model::Table;
-use model::schema::{Schema, SchemaChange};
+use model::schema::{Schema, SchemaChange, TableId};
 use model::tablet::{NodeNumber, TabletId};
 use reactor::{Deadline, Permit};
 
@@ -61,6 +61,33 @@ impl Turn {
         storage.prepare_changes(changes).await?;
         let (schema, topology) = (Some(state.schema().version()), Some(state.topology_version()));
         self.make(Command { id, schema, changes: all, topology }).await
+    }
+
+    /// Removes all rows of a table on every node that has some, as the command of that id, after a snapshot
+    /// on this node if it takes one automatically, and waits until this node has done it; the index of the
+    /// command.
+    ///
+    /// # Errors
+    /// [`ClusterError::Refused`] for a table without a map, [`ClusterError::Storage`] if there is no
+    /// snapshot: nothing was done; otherwise as [`Turn::change`].
+    pub(super) async fn truncate(&self, id: RequestId, table: TableId) -> Result<u64, ClusterError> {
+        let control = &self.control;
+        let state = control.group.state();
+        if let Some(done) = state.requests().find(id) {
+            done.outcome()?;
+            return Ok(done.index);
+        }
+        if !state.maps().contains_key(&table) {
+            return Err(Refusal::Misfit(format!("there is no map of table {table}")).into());
+        }
+        let storage = control.storage.get().ok_or(ClusterError::NotOpen)?;
+        storage.prepare_truncation(table).await?;
+        control.prepared.borrow_mut().insert(id);
+        let changes = vec![Change::Truncate(table.0)];
+        let made = self.make(Command { id, schema: None, changes, topology: None }).await;
+        // Without an effect nobody else removes it.
+        control.prepared.borrow_mut().remove(&id);
+        made
     }
 
     /// Moves a node's replica of a tablet to another shard of the node, and waits until it is there.

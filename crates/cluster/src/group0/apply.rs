@@ -53,6 +53,7 @@ fn change_state(state: &mut ClusterState, index: u64, change: &Change) -> Result
         Change::Place(placement) => place(state, index, placement),
         Change::MoveTablet(moved) => move_tablet(state, index, moved),
         Change::SetNodeState(number, part) => set_node_state(state, index, *number, *part),
+        Change::Truncate(table) => truncate(state, index, TableId(*table)),
     }
 }
 
@@ -145,11 +146,22 @@ fn place(state: &mut ClusterState, index: u64, placement: &Placement) -> Result<
             .collect()
     };
     let tablets = placement.tablets.iter().map(placed).collect::<Result<_, _>>()?;
-    let map = ReplicaMap::of_parts(&MapParts { version: index, log2: placement.log2, tablets })?;
+    let map =
+        ReplicaMap::of_parts(&MapParts { version: index, log2: placement.log2, tablets, truncated: 0 })?;
     match Rc::make_mut(&mut state.maps).insert(id, Rc::new(map)) {
         None => Ok(()),
         Some(_) => Err(format!("table {id} has a map")),
     }
+}
+
+fn truncate(state: &mut ClusterState, index: u64, id: TableId) -> Result<(), String> {
+    let maps = Rc::make_mut(&mut state.maps);
+    let map = maps.get_mut(&id).ok_or_else(|| format!("there is no map of table {id}"))?;
+    if map.version() >= index {
+        return Err(format!("table {id} is truncated by the command that changes its map"));
+    }
+    Rc::make_mut(map).truncate(index);
+    Ok(())
 }
 
 fn move_tablet(state: &mut ClusterState, index: u64, moved: &Move) -> Result<(), String> {

@@ -97,6 +97,13 @@ pub enum Change {
     /// A node has another part in the cluster.
     #[n(6)]
     SetNodeState(#[n(0)] NodeNumber, #[n(1)] NodeState),
+    /// A table, named by its id, loses all of its rows: each of its replicas begins a new tenancy.
+    #[n(7)]
+    Truncate(
+        #[n(0)]
+        #[cbor(with = "minicbor::bytes")]
+        [u8; 16],
+    ),
 }
 
 /// Changes that are applied together or not at all.

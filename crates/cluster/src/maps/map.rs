@@ -1,7 +1,7 @@
 //! The replicas of all tablets of one table, as the nodes agreed upon them.
 //!
 //! ```text
-//! map    := CBOR {0: version, 1: log2 of the number of tablets, 2: [tablet]}
+//! map    := CBOR {0: version, 1: log2 of the number of tablets, 2: [tablet], 3: last truncation, or nothing}
 //! tablet := [placed]
 //! placed := CBOR [node, shard, since]
 //! ```
@@ -28,8 +28,8 @@ pub struct Placed {
     /// The shard of that node.
     #[n(1)]
     pub shard: u16,
-    /// Index of the command that made the node a replica; 0 for a table's first replicas, of which there is
-    /// nothing from before.
+    /// Index of the command that made the node a replica, or that truncated the table since; 0 for a table's
+    /// first replicas, of which there is nothing from before.
     #[n(2)]
     pub since: u64,
 }
@@ -50,6 +50,7 @@ type Tablet = Box<[Placed]>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaMap {
     version: u64,
+    truncated: u64,
     tablets: TabletMap,
     chunks: Vec<Rc<[Tablet]>>,
 }
@@ -66,6 +67,10 @@ pub struct MapParts {
     /// The replicas of each tablet.
     #[n(2)]
     pub tablets: Vec<Vec<Placed>>,
+    /// Index of the command that truncated the table last; 0 if none did.
+    #[n(3)]
+    #[cbor(default)]
+    pub truncated: u64,
 }
 
 impl ReplicaMap {
@@ -81,23 +86,31 @@ impl ReplicaMap {
         if parts.tablets.len() != tablets.count() as usize {
             return Err(format!("{} of {} tablets have replicas", parts.tablets.len(), tablets.count()));
         }
+        if parts.truncated > parts.version {
+            return Err(format!("it was truncated by {} and changed by {}", parts.truncated, parts.version));
+        }
         for (number, replicas) in parts.tablets.iter().enumerate() {
             check(replicas).map_err(|reason| format!("tablet {number} {reason}"))?;
         }
         let boxed = |replicas: &Vec<Placed>| replicas.clone().into_boxed_slice();
         let chunks = parts.tablets.chunks(CHUNK).map(|chunk| chunk.iter().map(boxed).collect()).collect();
-        Ok(Self { version: parts.version, tablets, chunks })
+        Ok(Self { version: parts.version, truncated: parts.truncated, tablets, chunks })
     }
 
     /// The map as plain values.
     pub fn to_parts(&self) -> MapParts {
         let tablets = self.tablets.tablets().map(|tablet| self.replicas(tablet).to_vec()).collect();
-        MapParts { version: self.version, log2: self.tablets.log2(), tablets }
+        MapParts { version: self.version, log2: self.tablets.log2(), tablets, truncated: self.truncated }
     }
 
     /// Index of the command that changed the map last.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Index of the command that truncated the table last; 0 if none did.
+    pub fn truncated(&self) -> u64 {
+        self.truncated
     }
 
     /// How the table is cut into tablets.
@@ -162,6 +175,18 @@ impl ReplicaMap {
         moved
     }
 
+    /// Has each replica begin a new tenancy, in which nothing of before counts.
+    ///
+    /// # Panics
+    /// For a version that is not later.
+    pub(crate) fn truncate(&mut self, version: u64) {
+        let anew =
+            |tablet: &Tablet| tablet.iter().map(|placed| Placed { since: version, ..*placed }).collect();
+        self.chunks = self.chunks.iter().map(|chunk| chunk.iter().map(anew).collect()).collect();
+        self.truncated = version;
+        self.set_version(version);
+    }
+
     fn set_version(&mut self, version: u64) {
         assert!(self.version < version, "version {version} of a map comes behind {}", self.version);
         self.version = version;
@@ -211,7 +236,7 @@ mod tests {
 
     fn map(log2: u8, replicas: &[Placed]) -> ReplicaMap {
         let tablets = vec![replicas.to_vec(); 1 << log2];
-        ReplicaMap::of_parts(&MapParts { version: 1, log2, tablets }).unwrap()
+        ReplicaMap::of_parts(&MapParts { version: 1, log2, tablets, truncated: 0 }).unwrap()
     }
 
     #[test]
@@ -230,6 +255,25 @@ mod tests {
         refused(&|parts| parts.tablets[7].clear(), "tablet 7 has 0 replicas");
         refused(&|parts| parts.tablets[300][1].node = 1, "tablet 300 has two replicas on node 1");
         refused(&|parts| parts.tablets[0][0].node = 0, "node 0");
+        refused(&|parts| parts.truncated = 2, "truncated by 2 and changed by 1");
+    }
+
+    #[test]
+    fn a_truncation_begins_new_tenancies_and_bytes_of_before_have_none() {
+        let before = map(9, &[placed(1, 0, 4), placed(2, 3, 0)]);
+        let mut after = before.clone();
+        after.truncate(12);
+        assert_eq!(after.replicas(TabletId(300)), [placed(1, 0, 12), placed(2, 3, 12)]);
+        assert_eq!((before.truncated(), after.truncated(), after.version()), (0, 12, 12));
+        assert_eq!(before.replicas(TabletId(300)), [placed(1, 0, 4), placed(2, 3, 0)]);
+        after.move_within(TabletId(300), 2, 1, 13);
+        assert_eq!((after.truncated(), after.replicas(TabletId(300))[1]), (12, placed(2, 1, 12)));
+        // The bytes of a version that knew no truncations.
+        let parts = before.to_parts();
+        let mut old = Vec::new();
+        let mut encoder = minicbor::Encoder::new(&mut old);
+        encoder.array(3).unwrap().u64(1).unwrap().u8(9).unwrap().encode(&parts.tablets).unwrap();
+        assert_eq!(minicbor::decode::<MapParts>(&old).unwrap(), parts);
     }
 
     #[test]

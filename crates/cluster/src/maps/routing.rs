@@ -17,6 +17,7 @@ use super::map::{MapParts, Placed};
 #[derive(Debug)]
 pub struct Routing {
     version: u64,
+    truncated: u64,
     tablets: TabletMap,
     /// The replicas of all tablets, tablet after tablet.
     replicas: Box<[Replica]>,
@@ -47,7 +48,8 @@ impl Routing {
             begins.push(replicas.len() as u32);
         }
         assert_eq!(begins.len(), tablets.count() as usize + 1, "each tablet has an entry");
-        Self { version, tablets, replicas: replicas.into(), since: since.into(), begins: begins.into() }
+        let (replicas, since, begins) = (replicas.into(), since.into(), begins.into());
+        Self { version, truncated: 0, tablets, replicas, since, begins }
     }
 
     /// The routing of a table that `node`, which has `shards` shards, keeps for itself.
@@ -62,12 +64,19 @@ impl Routing {
         let replicas = |placed: &Vec<Placed>| -> Vec<(Replica, u64)> {
             placed.iter().map(|placed| (placed.replica_at(node, shards), placed.since)).collect()
         };
-        Self::new(map.version, TabletMap::new(map.log2), map.tablets.iter().map(replicas))
+        let routing = Self::new(map.version, TabletMap::new(map.log2), map.tablets.iter().map(replicas));
+        Self { truncated: map.truncated, ..routing }
     }
 
     /// The version: it grows with every change of the table's tablets or their replicas.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The version that truncated the table last; 0 if none did. A write that was planned with an older one
+    /// is of before: nobody may write it any more.
+    pub fn truncated(&self) -> u64 {
+        self.truncated
     }
 
     /// How the table is cut into tablets.
@@ -82,8 +91,8 @@ impl Routing {
         &self.replicas[self.places(tablet)]
     }
 
-    /// For each of [`Routing::replicas`], the command that made it one; 0 for data from before there were
-    /// maps.
+    /// For each of [`Routing::replicas`], the command that made it one, or truncated the table since; 0 for
+    /// data from before there were maps.
     pub fn since(&self, tablet: TabletId) -> &[u64] {
         &self.since[self.places(tablet)]
     }
@@ -164,7 +173,7 @@ mod tests {
     fn a_shard_that_a_start_has_not_is_stood_in_for_on_this_node_alone() {
         let placed = |node, shard| Placed { node, shard, since: 3 };
         let tablets = vec![vec![placed(1, 1), placed(2, 5)], vec![placed(1, 4), placed(2, 0)]];
-        let map = MapParts { version: 9, log2: 1, tablets };
+        let map = MapParts { version: 9, log2: 1, tablets, truncated: 0 };
         let routing = Routing::of_map(&map, 1, 3);
         let replica = |node, shard| Replica { node, shard };
         assert_eq!(routing.replicas(TabletId(0)), [replica(1, 1), replica(2, 5)]);
@@ -178,7 +187,7 @@ mod tests {
         let (pair, other) = (vec![placed(1, 3), placed(2, 3)], vec![placed(1, 3), placed(3, 3)]);
         let later = vec![placed(1, 3), placed(2, 8)];
         let tablets = vec![pair.clone(), pair, other, later];
-        let routing = Routing::of_map(&MapParts { version: 9, log2: 2, tablets }, 1, 1);
+        let routing = Routing::of_map(&MapParts { version: 9, log2: 2, tablets, truncated: 0 }, 1, 1);
         let found: Vec<u32> = routing.runs(Token::MINIMUM, Token::MAXIMUM).map(|run| run.tablet.0).collect();
         assert_eq!(found, [0, 2, 3]);
     }

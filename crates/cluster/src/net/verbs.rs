@@ -34,7 +34,7 @@ pub(super) fn facts(verb: Verb) -> Option<VerbFacts> {
     let control = Some(Class::Control);
     let (class, for_strangers) = match verb {
         Verb::Hello => return None,
-        Verb::Mutate | Verb::Read | Verb::Digest => (None, false),
+        Verb::Mutate | Verb::Read | Verb::Digest | Verb::Count => (None, false),
         Verb::Ping | Verb::Raft | Verb::Command | Verb::Drain | Verb::ReadIndex => (control, false),
         Verb::Join | Verb::Status => (control, true),
     };
@@ -75,9 +75,20 @@ pub(super) fn carrier(class: Class) -> Group {
     }
 }
 
-/// The handlers of this shard.
+/// Codes of verbs are below this.
+const CODES_MAX: usize = 32;
+
+const _: () = {
+    let mut at = 0;
+    while at < Verb::ALL.len() {
+        assert!((Verb::ALL[at] as usize) < CODES_MAX, "a verb has no place among the handlers");
+        at += 1;
+    }
+};
+
+/// The handlers of this shard, by the codes of their verbs.
 #[derive(Default)]
-pub(super) struct Registry(RefCell<[Option<Handler>; Verb::ALL.len()]>);
+pub(super) struct Registry(RefCell<[Option<Handler>; CODES_MAX]>);
 
 impl Registry {
     /// Has `handler` serve a verb from now on.

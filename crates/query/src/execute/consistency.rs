@@ -13,40 +13,6 @@ use wire::error::WriteType;
 use crate::QueryError;
 use crate::engine::Engine;
 
-fn level(wire: Wire) -> Consistency {
-    match wire {
-        Wire::Any => Consistency::Any,
-        Wire::One => Consistency::One,
-        Wire::Two => Consistency::Two,
-        Wire::Three => Consistency::Three,
-        Wire::Quorum => Consistency::Quorum,
-        Wire::All => Consistency::All,
-        Wire::LocalQuorum => Consistency::LocalQuorum,
-        Wire::EachQuorum => Consistency::EachQuorum,
-        Wire::Serial => Consistency::Serial,
-        Wire::LocalSerial => Consistency::LocalSerial,
-        Wire::LocalOne => Consistency::LocalOne,
-        Wire::NodeLocal => Consistency::NodeLocal,
-    }
-}
-
-pub(super) fn wire(level: Consistency) -> Wire {
-    match level {
-        Consistency::Any => Wire::Any,
-        Consistency::One => Wire::One,
-        Consistency::Two => Wire::Two,
-        Consistency::Three => Wire::Three,
-        Consistency::Quorum => Wire::Quorum,
-        Consistency::All => Wire::All,
-        Consistency::LocalQuorum => Wire::LocalQuorum,
-        Consistency::EachQuorum => Wire::EachQuorum,
-        Consistency::Serial => Wire::Serial,
-        Consistency::LocalSerial => Wire::LocalSerial,
-        Consistency::LocalOne => Wire::LocalOne,
-        Consistency::NodeLocal => Wire::NodeLocal,
-    }
-}
-
 /// The level of a read.
 ///
 /// # Errors
@@ -56,7 +22,7 @@ pub fn for_read(consistency: Wire) -> Result<Consistency, QueryError> {
     match consistency {
         Wire::Any => Err(QueryError::invalid("ANY ConsistencyLevel is only supported for writes")),
         Wire::NodeLocal => Err(node_local()),
-        other => Ok(level(other)),
+        other => Ok(other.into()),
     }
 }
 
@@ -71,7 +37,7 @@ pub fn for_write(consistency: Wire) -> Result<Consistency, QueryError> {
             Err(QueryError::invalid("You must use conditional updates for serializable writes"))
         }
         Wire::NodeLocal => Err(node_local()),
-        other => Ok(level(other)),
+        other => Ok(other.into()),
     }
 }
 
@@ -100,7 +66,7 @@ pub fn for_commit(consistency: Wire) -> Result<Consistency, QueryError> {
              it is accepted but I don't care how many replicas commit it for non-SERIAL reads\""
         ))),
         Wire::NodeLocal => Err(node_local()),
-        other => Ok(level(other)),
+        other => Ok(other.into()),
     }
 }
 
@@ -129,7 +95,7 @@ pub fn write_error(
     key: &[u8],
 ) -> QueryError {
     let oversized = |bytes, bytes_max| oversized(table, key, bytes, bytes_max);
-    failed_write(error, wire(level), write_type, oversized)
+    failed_write(error, level.into(), write_type, oversized)
 }
 
 /// The client's error for a logged batch that could not be put into the batch log.
@@ -220,7 +186,7 @@ pub fn clustering_text(table: &Table, clustering: &[u8]) -> String {
 
 /// The client's error for a failed read.
 pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
-    let consistency = wire(level);
+    let consistency = Wire::from(level);
     match error {
         ReplicationError::TimedOut { received, required, data_present } => {
             QueryError::ReadTimeout { consistency, received, required, data_present }

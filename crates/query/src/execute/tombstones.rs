@@ -14,7 +14,6 @@ use statement::restrictions::keys;
 use statement::terms::constant::literal_text;
 use storage::{Dead, PartitionRange, ReadCommand};
 
-use super::consistency;
 use super::guard::{self, is_local};
 use crate::QueryError;
 use crate::engine::Engine;
@@ -103,7 +102,7 @@ pub(super) fn check(
 /// The error of a read that passed too many tombstones.
 pub(super) fn too_many(engine: &Engine, level: Consistency) -> QueryError {
     let address = engine.config().listen_address;
-    QueryError::TooManyTombstones { consistency: consistency::wire(level), required: 1, address }
+    QueryError::TooManyTombstones { consistency: level.into(), required: 1, address }
 }
 
 /// The warning of a read that showed `rows` and passed `tombstones`, in Cassandra's words.

@@ -10,10 +10,11 @@ use statement::results;
 use crate::engine::Engine;
 use crate::{QueryError, Response};
 
-/// Truncates on all shards and appends VOID; `timeout` is the statement's own.
+/// Truncates on all nodes and appends VOID; `timeout` is the statement's own.
 ///
 /// # Errors
-/// [`QueryError::Truncate`] if a shard fails or does not answer in time; other shards may have truncated.
+/// [`QueryError::Truncate`] if a node is down, which changes nothing, or if one fails or does not answer in
+/// time: others may have truncated.
 pub(super) async fn execute(
     engine: &Engine,
     table: &Table,
@@ -36,10 +37,16 @@ pub(super) async fn execute(
     engine.config().guardrails.drop_truncate_table()?;
     let deadline = Deadline::after(timeout.unwrap_or(engine.config().truncate_timeout));
     engine.replicator().truncate(table, deadline).await.map_err(|error| match error {
-        ReplicationError::TimedOut { .. } => {
+        ReplicationError::TimedOut { required: 1, .. } => {
             QueryError::Truncate("Timeout waiting for all shards".to_owned())
         }
-        ReplicationError::NotYet { .. } => QueryError::Invalid(error.to_string()),
+        ReplicationError::TimedOut { received, .. } => {
+            QueryError::Truncate(format!("Truncate timed out - received only {received} responses"))
+        }
+        // Cassandra's words: a node that is down keeps a table from being truncated, whatever the level.
+        ReplicationError::Unavailable { .. } => {
+            QueryError::Truncate("Cannot achieve consistency level ALL".to_owned())
+        }
         error => QueryError::Truncate(error.to_string()),
     })?;
     results::append_void(&mut out.body);

@@ -15,7 +15,7 @@ use model::TableId;
 use model::deletion::LocalSeconds;
 use model::mutation::MutationView;
 use model::partition_key::DecoratedKey;
-use reactor::{Deadline, Gate, Group};
+use reactor::{Deadline, Gate, GateHold, Group};
 use storage::{PartitionRange, ReadCommand, Storage};
 
 use super::current::{Current, Taker};
@@ -121,6 +121,14 @@ impl Acceptor {
         Ok(promise)
     }
 
+    /// Lets a write begin that goes on when its client is gone, and that [`Acceptor::stop`] waits for.
+    ///
+    /// # Errors
+    /// [`ReplicaFailure::Stopping`].
+    pub(crate) fn enter(&self) -> Result<GateHold, ReplicaFailure> {
+        self.tasks.enter().map_err(|_| ReplicaFailure::Stopping)
+    }
+
     /// Waits for the turn of a partition, behind running rounds and no longer than those may take.
     pub(crate) async fn turn(
         &self,
@@ -181,7 +189,7 @@ impl Acceptor {
             "a proposal for table {} without the turn of its partition",
             view.table
         );
-        let inside = self.tasks.enter().map_err(|_| ReplicaFailure::Stopping)?;
+        let inside = self.enter()?;
         let storage = storage.clone();
         let applied = reactor::spawn(Group::STATEMENT, async move {
             let applied = storage.apply(&mutation, deadline).await;

@@ -16,7 +16,7 @@ use wire::node::frame::{Verb, WorkGroup};
 use wire::node::read::{Bound, Partitions, Read, SliceList};
 
 use super::raw_page::PageOf;
-use super::replica::{Reply, Want, checked, page_here};
+use super::replica::{Reply, Want, check_tenancies, checked, page_here};
 use crate::error::ReplicaFailure;
 use crate::peers::{PeerCall, PeerError};
 use crate::plan::{Distance, Plan, Planned};
@@ -104,8 +104,11 @@ impl Question<'_> {
         let verb = if want == Want::Digest { Verb::Digest } else { Verb::Read };
         let (deadline, page) = (self.deadline, self.page);
         if planned.distance == Distance::Here {
-            let (replicator, command) = (self.replicator.clone(), self.command.clone());
-            return Box::pin(async move { page_here(&replicator, &command, page, want).await });
+            let (replicator, command, since) = (self.replicator.clone(), self.command.clone(), planned.since);
+            return Box::pin(async move {
+                check_tenancies(&replicator, &command, since)?;
+                page_here(&replicator, &command, page, want).await
+            });
         }
         let mut body = Vec::new();
         self.encode(planned, want, &mut body);

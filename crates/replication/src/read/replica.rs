@@ -8,7 +8,7 @@ use model::clustering::Slice;
 use model::partition_key::{DecoratedKey, compare_decorated};
 use model::reconcile::{DIGEST_VERSION, Digest};
 use model::tablet::TabletId;
-use model::{Position, Token};
+use model::{Position, Table, Token};
 use reactor::Deadline;
 use storage::{PartitionBound, PartitionRange, ReadCommand};
 use wire::node::answer::{self, Answer};
@@ -72,20 +72,15 @@ pub(crate) async fn serve(
 ) -> Result<Vec<u8>, ReplicaFailure> {
     let table = replicator.table_at(read.table, read.version, deadline).await?;
     let range = range_of(read);
-    let tablets = table.tablets();
     if let PartitionRange::Between { from, to } = &range
         && from.token > to.token
     {
         return Err(ReplicaFailure::Failed("the range that is asked for ends before it begins".to_owned()));
     }
-    let (from, to) = match &range {
-        PartitionRange::Key(key) => (key.token, key.token),
-        PartitionRange::Between { from, to } => (from.token, to.token),
-    };
     // Held until the read has ended: those who take the tablet away wait for it.
     let mut _routing = None;
-    for tablet in tablets.tablet_of(from).0..=tablets.tablet_of(to).0 {
-        _routing = Some(replicator.check_replica(&table, TabletId(tablet), read.since)?);
+    for tablet in tablets_of(&table, &range) {
+        _routing = Some(replicator.check_replica(&table, tablet, read.since)?);
     }
     if !read.fits(&table) {
         return Err(ReplicaFailure::Misfit(read.table));
@@ -126,6 +121,30 @@ pub(crate) async fn serve(
             out
         }
     })
+}
+
+/// Checks that the tablets of a range on this shard are of the tenancy that a read was planned with.
+///
+/// # Errors
+/// [`ReplicaFailure::Stale`].
+pub(super) fn check_tenancies(
+    replicator: &Replicator,
+    command: &ReadCommand,
+    since: u64,
+) -> Result<(), ReplicaFailure> {
+    for tablet in tablets_of(&command.table, &command.range) {
+        replicator.storage().check_tenancy(command.table.id(), tablet, since)?;
+    }
+    Ok(())
+}
+
+fn tablets_of(table: &Table, range: &PartitionRange) -> impl Iterator<Item = TabletId> + use<> {
+    let (from, to) = match range {
+        PartitionRange::Key(key) => (key.token, key.token),
+        PartitionRange::Between { from, to } => (from.token, to.token),
+    };
+    let tablets = table.tablets();
+    (tablets.tablet_of(from).0..=tablets.tablet_of(to).0).map(TabletId)
 }
 
 fn range_of(read: &Read<'_>) -> PartitionRange {

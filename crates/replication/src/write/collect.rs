@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use model::tablet::Replica;
 use reactor::{Deadline, Group};
 use smallvec::SmallVec;
 
@@ -59,11 +60,12 @@ impl Sends {
     }
 }
 
-/// Writes to the replicas of a plan.
-pub(super) async fn collect(
+/// Writes to the replicas of a plan, but for `written`, which has the mutation already and counts as one that
+/// answered.
+pub(crate) async fn collect(
     replicator: &Replicator,
     plan: &Plan,
-    mutation: &[u8],
+    (mutation, written): (&[u8], Option<Replica>),
     deadline: Deadline,
 ) -> Result<(), Ended> {
     let mutation: Rc<[u8]> = mutation.into();
@@ -72,6 +74,10 @@ pub(super) async fn collect(
     // The farthest first, so that this shard's own work delays no other's.
     for planned in plan.replicas.iter().rev().filter(|planned| planned.is_up) {
         sends.tally.asked(planned.share);
+        if written == Some(planned.replica) {
+            sends.tally.received(planned.share);
+            continue;
+        }
         let sent = send::to(replicator, (planned, plan.version()), &mutation, born_us, deadline);
         sends.under_way.push((*planned, sent));
     }

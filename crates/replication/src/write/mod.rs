@@ -4,7 +4,7 @@
 //! replica, wherever it is; `collect` to several, and waits for the level. A replica that knows another state
 //! than the plan has the write planned again, until the deadline.
 
-mod collect;
+pub(crate) mod collect;
 mod pending;
 pub(crate) mod send;
 
@@ -61,7 +61,8 @@ impl Replicator {
             reactor::in_place!(send::here(self, &view, deadline))
         } else {
             // Boxed, so that a write of this shard does not carry the space of a call.
-            let call = Box::pin(send::to_shard(usize::from(replica.shard), mutation.to_vec(), deadline));
+            let call =
+                Box::pin(send::to_shard(usize::from(replica.shard), mutation.to_vec(), None, deadline));
             reactor::timeout(deadline, call).await.unwrap_or(Err(ReplicaFailure::TimedOut))
         };
         match written {
@@ -97,7 +98,7 @@ impl Replicator {
                     let written = reactor::in_place!(send::here(self, &view, deadline));
                     written.map_err(|failure| Ended::of_one(failure, only.replica, plan.required))
                 }
-                _ => collect::collect(self, &plan, mutation, deadline).await,
+                _ => collect::collect(self, &plan, (mutation, None), deadline).await,
             };
             match written {
                 Ok(()) => return Ok(()),

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use model::mutation::MutationView;
 use reactor::{Deadline, Group, mesh};
+use storage::ApplyAs;
 use wire::node::frame::{Verb, WorkGroup};
 use wire::node::mutate::{self, Entry, Mutate};
 
@@ -31,10 +32,11 @@ pub(crate) async fn here(
     }
 }
 
-/// Another shard of this node has it.
+/// Another shard of this node has it. With `since` a tablet of another tenancy refuses it.
 pub(crate) async fn to_shard(
     shard: usize,
     mutation: Vec<u8>,
+    since: Option<u64>,
     deadline: Deadline,
 ) -> Result<(), ReplicaFailure> {
     mesh::call(shard, Group::STATEMENT, move || async move {
@@ -45,7 +47,8 @@ pub(crate) async fn to_shard(
         }
         let mutation = MutationView::trusted(&mutation)?;
         check_rate(&replicator, &mutation)?;
-        let applied = replicator.storage().apply_checked(&mutation, deadline).await;
+        let how = ApplyAs { since, synced: false };
+        let applied = replicator.storage().apply_as(&mutation, how, deadline).await;
         applied.map_err(ReplicaFailure::from)
     })
     .await
@@ -64,12 +67,16 @@ pub(crate) fn to(
     match replica.distance {
         Distance::Here => {
             let (storage, mutation) = (replicator.storage().clone(), Rc::clone(mutation));
+            let how = ApplyAs { since: Some(replica.since), synced: false };
             Box::pin(async move {
                 let view = MutationView::trusted(&mutation)?;
-                storage.apply_checked(&view, deadline).await.map_err(ReplicaFailure::from)
+                storage.apply_as(&view, how, deadline).await.map_err(ReplicaFailure::from)
             })
         }
-        Distance::Node => Box::pin(to_shard(usize::from(replica.replica.shard), mutation.to_vec(), deadline)),
+        Distance::Node => {
+            let (shard, since) = (usize::from(replica.replica.shard), Some(replica.since));
+            Box::pin(to_shard(shard, mutation.to_vec(), since, deadline))
+        }
         Distance::Rack | Distance::DataCenter | Distance::Far => {
             let mut body = Vec::with_capacity(mutation.len() + 64);
             match MutationView::trusted(mutation) {
@@ -87,11 +94,11 @@ pub(crate) fn to(
     }
 }
 
-/// Counts a write that came from another shard or node.
+/// Counts a write that came from another shard or node. Counters are not limited.
 pub(crate) fn check_rate(replicator: &Replicator, view: &MutationView<'_>) -> Result<(), ReplicaFailure> {
     let schema = replicator.storage().borrow_schema();
     match schema.table_by_id(view.table) {
-        Some(table) if admission::may_be_limited(table) => {
+        Some(table) if admission::may_be_limited(table) && !table.is_counter() => {
             replicator.limiter().check(table, view.token, Operation::Write, false)
         }
         _ => Ok(()),

@@ -238,9 +238,8 @@ impl Nodes {
             let (data_center, rack) = ((*data_center).to_owned(), (*rack).to_owned());
             (*number, NodeRecord { number: *number, data_center, rack, ..NodeRecord::default() })
         };
-        let placed: Vec<_> =
-            replicas.iter().map(|node| Placed { node: *node, shard: 0, since: VERSION }).collect();
-        let map = MapParts { version: VERSION, log2: 1, tablets: vec![placed; 2] };
+        let placed: Vec<_> = replicas.iter().map(|node| Placed { node: *node, shard: 0, since: 0 }).collect();
+        let map = MapParts { version: VERSION, log2: 1, tablets: vec![placed; 2], truncated: 0 };
         View::here().pretend(sites.iter().map(record).collect(), TABLE, map);
         let others = Rc::new(Others::default());
         let replicator = Replicator::with_peers(storage, sites[0].1, Rc::clone(&others) as Rc<dyn Peers>);

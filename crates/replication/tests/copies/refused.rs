@@ -63,16 +63,6 @@ fn with_three<F: Future<Output = ()> + 'static>(work: impl FnOnce(Nodes) -> F + 
 }
 
 #[test]
-fn counters_of_several_replicas_are_refused() {
-    with_three(|nodes| async move {
-        let (bytes, level) = (mutation(&nodes), Consistency::One);
-        let counted = nodes.replicator.count(&nodes.table, &bytes, [1; 16], level, deadline()).await;
-        refused(&nodes, &counted.expect_err("counters"), NotYet::Counters);
-        nodes.close();
-    });
-}
-
-#[test]
 fn conditions_over_several_replicas_are_refused() {
     with_three(|nodes| async move {
         let key = DecoratedKey::new(vec![1]);
@@ -81,15 +71,6 @@ fn conditions_over_several_replicas_are_refused() {
         let decided = nodes.replicator.cas(&nodes.table, &key, &mut Never, levels, deadlines).await;
         let Err(CasError::Replication(error)) = decided else { panic!("{decided:?}") };
         refused(&nodes, &error, NotYet::Conditions);
-        nodes.close();
-    });
-}
-
-#[test]
-fn truncation_of_several_replicas_is_refused() {
-    with_three(|nodes| async move {
-        let truncated = nodes.replicator.truncate(&nodes.table, deadline()).await;
-        refused(&nodes, &truncated.expect_err("truncation"), NotYet::Truncation);
         nodes.close();
     });
 }

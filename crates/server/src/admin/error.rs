@@ -90,6 +90,7 @@ impl From<StorageError> for ApiError {
             | StorageError::MutationMisfit { .. }
             | StorageError::MutationTooLarge { .. }
             | StorageError::WrongShard { .. }
+            | StorageError::OtherTenancy { .. }
             | StorageError::TooManyReads { .. }
             | StorageError::TabletBusy { .. }
             | StorageError::ClusterName { .. }

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
 use cluster::{ControlPlane, Measured};
 use model::partition_key::DecoratedKey;
@@ -17,8 +18,8 @@ use query::is_system;
 use query::partition_key_text;
 use query::system::Catalog;
 use reactor::metrics::Sample;
-use reactor::{Group, mesh};
-use replication::NotYet;
+use reactor::{Deadline, Group, mesh};
+use replication::ReplicationError;
 use storage::TableReport;
 
 use super::error::ApiError;
@@ -26,6 +27,9 @@ use super::sampling::Samplings;
 use crate::boot::Shard;
 use crate::config::Config;
 use crate::native::OpenListener;
+
+/// How long a truncation that an operator asks for may take, with its snapshots.
+const TRUNCATE_WITHIN: Duration = Duration::from_secs(600);
 
 /// The mode of a node, in Cassandra's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -291,15 +295,18 @@ pub(crate) async fn flush(tables: Vec<TableName>) -> Result<(), ApiError> {
     flushed.await.map(drop)
 }
 
-/// Removes all rows of the tables on every shard. If one table fails, those before it have lost their rows.
+/// Removes all rows of the tables on every node. If one table fails, those before it have lost their rows.
 pub(crate) async fn truncate(tables: Vec<TableName>) -> Result<(), ApiError> {
     let (shard, schema) = (here()?, schema()?);
     for table in tables {
-        if let Some(found) = schema.table_by_id(table.id) {
-            let checked = shard.replicator().check_only_here(found, NotYet::Truncation);
-            checked.map_err(|error| ApiError::bad(error.to_string()))?;
-        }
-        shard.storage().truncate(table.id).await?;
+        let found = schema.table_by_id(table.id).ok_or_else(|| ApiError::bad("the table is gone"))?;
+        let truncated = shard.replicator().truncate(found, Deadline::after(TRUNCATE_WITHIN)).await;
+        truncated.map_err(|error| match error {
+            ReplicationError::Unavailable { required, alive } => ApiError::unavailable(format!(
+                "all nodes have to be up for a truncation: {alive} of {required} are"
+            )),
+            error => ApiError::failed(error),
+        })?;
     }
     Ok(())
 }

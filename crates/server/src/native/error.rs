@@ -184,6 +184,7 @@ fn storage_code(error: &StorageError) -> PlainError {
         | StorageError::Mutation(_)
         | StorageError::TabletBusy { .. }
         | StorageError::WrongShard { .. }
+        | StorageError::OtherTenancy { .. }
         | StorageError::ClusterName { .. }
         | StorageError::IdentityCorrupt { .. }
         | StorageError::Shard { .. } => PlainError::Server,

@@ -48,6 +48,8 @@ pub struct AgreedChanges {
     pub changes: Vec<SchemaChange>,
     /// The tablets that this node has from now on, for each table whose tablets change.
     pub tablets: BTreeMap<TableId, OwnTablets>,
+    /// Tables that lose all of their rows; each is in `tablets`, and its tablets have a later `since`.
+    pub truncated: Vec<TableId>,
 }
 
 /// Tables that a history dropped and did not create again.

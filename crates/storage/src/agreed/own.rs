@@ -13,8 +13,8 @@ use model::tablet::{TabletId, TabletMap};
 pub struct OwnTablet {
     /// The shard that has it. A number of a start with more shards means this one modulo their number now.
     pub shard: u16,
-    /// The number of the command that gave this node the tablet; 0 for data from before there were such
-    /// commands. A move between shards of the node keeps it.
+    /// The number of the command that gave this node the tablet, or that truncated it last; 0 for data from
+    /// before there were such commands. A move between shards of the node keeps it.
     pub since: u64,
 }
 

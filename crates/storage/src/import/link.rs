@@ -92,7 +92,7 @@ impl Storage {
 /// Whether the next start takes a file with this mark for one of the tablet's present tenancy.
 fn is_of(mark: &TabletMark, tablet: &Tablet) -> bool {
     let is_cut_alike = mark.tablets_log2 == tablet.table().tablets().log2();
-    mark.since == tablet.since && (!is_cut_alike || mark.tablet == tablet.id.0)
+    mark.since == tablet.since() && (!is_cut_alike || mark.tablet == tablet.id.0)
 }
 
 /// Links the components of a source; returns false if the file system does not support it.

@@ -74,19 +74,27 @@ impl Manifest {
     pub(crate) async fn begin_tenancies(
         &self,
         tablets: impl Iterator<Item = (TableId, TabletMap, TabletId, u64)>,
-        (log, begin): (usize, Position),
+        place: (usize, Position),
     ) -> Result<(), StorageError> {
+        self.note(&self.new_tenancies(tablets, place)).await
+    }
+
+    /// The edits of [`Manifest::begin_tenancies`], for a caller that notes other things with them.
+    pub(crate) fn new_tenancies(
+        &self,
+        tablets: impl Iterator<Item = (TableId, TabletMap, TabletId, u64)>,
+        (log, begin): (usize, Position),
+    ) -> Vec<Edit> {
         let (log, known) = (log as u32, self.tenancies());
         let is_new = |(table, map, tablet, since): &(TableId, TabletMap, TabletId, u64)| {
             *since > 0 && known.begin((log, *table, map.range(*tablet).0), *since).is_none()
         };
-        let edits: Vec<Edit> = tablets
+        tablets
             .filter(is_new)
             .map(|(table, map, tablet, since)| {
                 Edit::Tenancy((log, table, map.log2(), tablet), Tenancy { since, begin })
             })
-            .collect();
-        self.note(&edits).await
+            .collect()
     }
 }
 

@@ -78,6 +78,20 @@ impl Storage {
         Err(StorageError::WrongShard { table, tablet: tablet.0, shard: self.0.shard, owner })
     }
 
+    /// Checks that a tablet that is open here is of the tenancy with which a request was planned. One that is
+    /// on its way will be of the latest.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`]; [`StorageError::OtherTenancy`].
+    pub fn check_tenancy(&self, table: TableId, tablet: TabletId, planned: u64) -> Result<(), StorageError> {
+        let store = self.table_store(table)?;
+        let is = store.borrow_tablet(tablet).map(|tablet| tablet.since());
+        match is.filter(|is| *is != planned) {
+            Some(is) => Err(StorageError::OtherTenancy { table, tablet: tablet.0, is, planned }),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that this shard has all tablets of a range of tokens, or gets them: a read of the range then
     /// misses nothing. A read that was planned with older places of tablets would take a tablet that has left
     /// for one without rows.

@@ -124,7 +124,7 @@ impl Storage {
         // What cannot be removed now is of an earlier tenancy for the next start, and removed there.
         self.discard_orphans(&tablet).await;
         self.0.memory_freed.notify_all();
-        reactor::info!("a tablet was removed"; table = key.0, tablet = key.1.0, since = tablet.since);
+        reactor::info!("a tablet was removed"; table = key.0, tablet = key.1.0, since = tablet.since());
         Ok(())
     }
 }

@@ -206,7 +206,7 @@ async fn begin_tenancies(
 ) -> Result<(), StorageError> {
     let of_table = |(table, store): &(TableId, Rc<TableStore>)| {
         let (table, map) = (*table, store.map());
-        store.tablets().into_iter().map(move |tablet| (table, map, tablet.id, tablet.since))
+        store.tablets().into_iter().map(move |tablet| (table, map, tablet.id, tablet.since()))
     };
     manifest.begin_tenancies(tables.iter().flat_map(of_table), place).await
 }

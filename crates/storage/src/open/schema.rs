@@ -1,7 +1,7 @@
 //! Shard 0's part before the other shards start: checks that no file is missing, cleans folders, and finds
 //! out whose each table file is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -49,6 +49,7 @@ pub(super) async fn open_schema(
         placement: Placement::new(),
         gone: Vec::new(),
         aside: Vec::new(),
+        listed: listed.state.files.keys().copied().collect(),
         tables: BTreeMap::new(),
     };
     for table in schema.tables() {
@@ -85,6 +86,8 @@ struct Placing {
     gone: Vec<(PathBuf, Descriptor)>,
     /// Files that are moved out of the way.
     aside: Vec<(PathBuf, Descriptor)>,
+    /// Files that the manifest knew.
+    listed: BTreeSet<(TableId, u64)>,
     tables: BTreeMap<TableId, (OwnTablets, Folder)>,
 }
 
@@ -114,6 +117,12 @@ impl Placing {
                         mark,
                         "is of a later tenancy of its tablet and is set aside",
                     );
+                    self.set_aside(directory, table.id(), descriptor);
+                }
+                // Nobody else knows of it: an operator may have put it there, from a snapshot.
+                _ if !self.listed.contains(&key) => {
+                    let what = "is from before its tablet was truncated, or left this node, and is set aside";
+                    tell_foreign(directory, descriptor, mark, what);
                     self.set_aside(directory, table.id(), descriptor);
                 }
                 _ => {

@@ -50,8 +50,9 @@ pub(crate) const COMPACTIONS_MAX: usize = 16;
 /// One tablet of one table.
 pub(crate) struct Tablet {
     pub(crate) id: TabletId,
-    /// The number of the command that gave this node the tablet; its files carry it.
-    pub(crate) since: u64,
+    /// The number of the command that gave this node the tablet, or that truncated it last; its files carry
+    /// it.
+    since: Cell<u64>,
     pub(crate) directory: PathBuf,
     /// One flush at a time.
     pub(crate) flushing: Semaphore,
@@ -144,7 +145,7 @@ impl Tablet {
         Self {
             cache: Rc::new(TabletCache::new(cache, &table)),
             id,
-            since,
+            since: Cell::new(since),
             directory: directory.to_owned(),
             flushing: Semaphore::new(1),
             compacting: Semaphore::new(COMPACTIONS_MAX),
@@ -458,6 +459,27 @@ impl Tablet {
         self.left_out.replace(kept);
         self.forget_cached();
         (memtables.into_vec(), files.to_vec())
+    }
+
+    /// The number of the command that gave this node the tablet, or that truncated it last.
+    #[inline]
+    pub(crate) fn since(&self) -> u64 {
+        self.since.get()
+    }
+
+    /// Begins another tenancy of the tablet, which was truncated. The caller has the tablet to itself.
+    pub(crate) fn begin_tenancy(&self, since: u64) {
+        assert!(
+            self.claims.get() > 0,
+            "a tenancy begins while a task has the tablet to itself: {:?}",
+            self.id
+        );
+        assert!(
+            self.files.borrow().is_empty(),
+            "a tenancy begins with a file of an earlier one: {:?}",
+            self.id
+        );
+        self.since.set(since);
     }
 
     /// Whether the commit log records how far the tablet is flushed; otherwise no tombstone may be purged.

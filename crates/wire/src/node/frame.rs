@@ -64,6 +64,8 @@ codes! {
     ReadIndex = 9,
     /// Are you in a cluster ([`super::control::Status`])?
     Status = 10,
+    /// Count, as the leader of a counter update ([`super::count`]).
+    Count = 20,
 }
 
 codes! {

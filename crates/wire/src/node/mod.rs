@@ -9,6 +9,7 @@
 pub mod answer;
 mod cbor;
 pub mod control;
+pub mod count;
 pub mod fault;
 pub mod frame;
 pub mod hello;

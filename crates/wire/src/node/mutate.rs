@@ -49,15 +49,20 @@ pub fn encode(message: &Mutate<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&message.born_us.to_le_bytes());
     out.extend_from_slice(&count(message.entries.len()));
     for entry in &message.entries {
-        out.extend_from_slice(&entry.version.to_le_bytes());
-        out.extend_from_slice(&entry.since.to_le_bytes());
-        append_sized(out, entry.mutation.as_bytes());
+        append_entry(entry, out);
     }
     out.extend_from_slice(&count(message.forward.len()));
     for replica in &message.forward {
         out.extend_from_slice(&replica.node.to_le_bytes());
         out.extend_from_slice(&replica.shard.to_le_bytes());
     }
+}
+
+/// Appends a mutation with what its coordinator knew.
+pub(super) fn append_entry(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&entry.version.to_le_bytes());
+    out.extend_from_slice(&entry.since.to_le_bytes());
+    append_sized(out, entry.mutation.as_bytes());
 }
 
 /// Reads a message. Whether a mutation fits its table is told by [`MutationView::fits`].
@@ -95,7 +100,11 @@ fn counted(reader: &mut Reader<'_>, field: &'static str, bytes_min: usize) -> Re
     Ok(count)
 }
 
-fn entry<'a>(reader: &mut Reader<'a>) -> Result<Entry<'a>, NodeError> {
+/// Reads a mutation with what its coordinator knew.
+///
+/// # Errors
+/// [`NodeError`] for a mutation that is damaged, or whose token is not its key's.
+pub(super) fn entry<'a>(reader: &mut Reader<'a>) -> Result<Entry<'a>, NodeError> {
     let invalid = |reason: String| NodeError::Invalid { field: "a mutation", reason };
     let version = reader.u64("a routing's version")?;
     let since = reader.u64("the age of a replica")?;

@@ -85,6 +85,18 @@ fn a_map_comes_with_its_table_and_goes_with_it() {
 }
 
 #[test]
+fn a_truncation_gives_every_replica_another_tenancy() {
+    let mut state = two_nodes();
+    assert_eq!(change(&mut state, [Change::Truncate(TABLE.0)]), None);
+    let index = state.last_command();
+    let map = &state.maps()[&TABLE];
+    assert_eq!((map.version(), map.truncated()), (index, index));
+    for tablet in map.tablets().tablets() {
+        assert!(map.replicas(tablet).iter().all(|placed| placed.since == index));
+    }
+}
+
+#[test]
 fn changes_that_do_not_follow_on_the_state_change_nothing() {
     let mut state = two_nodes();
     let moved = |tablet, node, shard| Change::MoveTablet(Move { table: TABLE.0, tablet, node, shard });
@@ -102,6 +114,8 @@ fn changes_that_do_not_follow_on_the_state_change_nothing() {
         (node(4, 0), "with 0 shards"),
         (Change::UpdateNode(9, Box::new(facts(1))), "there is no node 9"),
         (Change::UpdateNode(1, Box::new(facts(0))), "without shards"),
+        (Change::Truncate([7; 16]), "there is no map"),
+        (Change::Truncate(TABLE.0), "is truncated by the command that changes its map"),
         (Change::Place(placement(&[&[(1, 0)][..]; 4])), "has a map"),
         (Change::Place(Placement { table: [7; 16], ..placement(&[&[(1, 0)][..]; 4]) }), "there is no table"),
     ];

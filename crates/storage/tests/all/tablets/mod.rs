@@ -4,6 +4,7 @@
 mod crash;
 mod moves;
 mod tenancies;
+mod truncations;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,8 @@ struct Node {
     work: Rc<RefCell<Option<Work>>>,
     own: Rc<RefCell<Option<Own>>>,
     policy: Rc<Cell<FailurePolicy>>,
+    /// How many changes of the schema a start knows.
+    changes: Rc<Cell<usize>>,
 }
 
 type Work = Box<dyn FnOnce(Storage) -> std::pin::Pin<Box<dyn Future<Output = ()>>>>;
@@ -67,14 +70,16 @@ impl Node {
         let work: Rc<RefCell<Option<Work>>> = Rc::default();
         let own: Rc<RefCell<Option<Own>>> = Rc::default();
         let policy = Rc::new(Cell::new(FailurePolicy::Stop));
+        let changes = Rc::new(Cell::new(2));
         let (of_work, of_own, of_policy) = (Rc::clone(&work), Rc::clone(&own), Rc::clone(&policy));
+        let of_changes = Rc::clone(&changes);
         let id = world.add_node(SHARDS, move |info| {
-            let (work, own) = (Rc::clone(&of_work), Rc::clone(&of_own));
+            let (work, own, known) = (Rc::clone(&of_work), Rc::clone(&of_own), of_changes.get());
             let config = StorageConfig { disk_failure_policy: of_policy.get(), ..config() };
             async move {
                 let Some(own) = own.borrow().clone() else { return };
                 let agreed = AgreedSchema {
-                    changes: changes_with(LOG2, |options| options.gc_grace_seconds = 0).to_vec(),
+                    changes: changes_with(LOG2, |options| options.gc_grace_seconds = 0)[..known].to_vec(),
                     index: 2,
                     expects_manifest: false,
                     tablets: [(ID, told(&own))].into(),
@@ -92,7 +97,7 @@ impl Node {
             }
         });
         world.run().expect("a node that was told nothing ends at once");
-        Self { world, id, work, own, policy }
+        Self { world, id, work, own, policy, changes }
     }
 
     /// Begins a life that is told `own` and does `work` on shard 0.
