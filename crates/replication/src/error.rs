@@ -59,8 +59,6 @@ pub enum NotYet {
     Conditions,
     /// Truncation.
     Truncation,
-    /// Logged batches.
-    LoggedBatches,
 }
 
 impl fmt::Display for NotYet {
@@ -69,7 +67,6 @@ impl fmt::Display for NotYet {
             Self::Counters => "changing counters",
             Self::Conditions => "conditional statements (IF) and serial reads",
             Self::Truncation => "TRUNCATE",
-            Self::LoggedBatches => "logged batches (UNLOGGED ones are)",
         })
     }
 }
@@ -274,6 +271,20 @@ impl ReplicaFailure {
     /// Whether the same request may succeed with a later plan, because nodes or shards know different states.
     pub(crate) fn asks_for_a_later_plan(&self) -> bool {
         matches!(self, Self::Stale(_))
+    }
+
+    /// Whether a replica that failed so may take the write later.
+    pub(crate) fn leaves_a_hint(&self) -> bool {
+        match self {
+            Self::TimedOut
+            | Self::Stale(_)
+            | Self::Unreachable(_)
+            | Self::Overloaded(_)
+            | Self::Stopping
+            | Self::Failed(_) => true,
+            // Facts about the write.
+            Self::TableGone(_) | Self::Misfit(_) | Self::TooLarge { .. } | Self::RateLimited { .. } => false,
+        }
     }
 
     /// The failure for the coordinator on another node.

@@ -56,7 +56,12 @@ pub(crate) struct Plan {
     needed: SmallVec<[u32; 3]>,
     /// All of the tablet's replicas, the nearest first.
     pub(crate) replicas: SmallVec<[Planned; 5]>,
+    /// Whether a hint is an answer (ANY).
+    pub(crate) counts_hints: bool,
 }
+
+/// Replicas that a level may count.
+type Laid = (SmallVec<[Planned; 5]>, Alive);
 
 impl Plan {
     /// The plan for a tablet of `routing`.
@@ -69,48 +74,78 @@ impl Plan {
         (routing, tablet): (&Rc<Routing>, TabletId),
         level: Consistency,
     ) -> Result<Self, ReplicationError> {
+        replicator.with_counts(table, |counts| {
+            let (replicas, alive) = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let required = level.check_available(counts, &alive)?;
+            Ok(Self::of(routing, (replicas, required), level, counts))
+        })
+    }
+
+    /// The plan for a tablet, whoever is alive.
+    fn unchecked(
+        replicator: &Replicator,
+        table: &Table,
+        (routing, tablet): (&Rc<Routing>, TabletId),
+        level: Consistency,
+    ) -> Self {
+        replicator.with_counts(table, |counts| {
+            let (replicas, _) = Self::lay_out(replicator, counts, (routing, tablet), level);
+            Self::of(routing, (replicas, level.required(counts)), level, counts)
+        })
+    }
+
+    fn of(
+        routing: &Rc<Routing>,
+        (mut replicas, required): (SmallVec<[Planned; 5]>, u32),
+        level: Consistency,
+        counts: &ReplicaCounts,
+    ) -> Self {
+        replicas.sort_by_key(|planned| planned.distance);
+        let needed = needed(required, level.scope(counts), counts);
+        let counts_hints = level == Consistency::Any;
+        Self { routing: Rc::clone(routing), required, needed, replicas, counts_hints }
+    }
+
+    /// The replicas of a tablet, and how many of them are alive.
+    fn lay_out(
+        replicator: &Replicator,
+        counts: &ReplicaCounts,
+        (routing, tablet): (&Rc<Routing>, TabletId),
+        level: Consistency,
+    ) -> Laid {
         let nodes = replicator.view().nodes();
         let near = Near::new(replicator, &nodes);
-        replicator.with_counts(table, |counts| {
-            let scope = level.scope(counts);
-            let mut alive =
-                Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
-            let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
-            for (replica, since) in routing.replicas(tablet).iter().zip(routing.since(tablet)) {
-                let replica = &near.place_of(*replica);
-                let data_center = near.data_center_of(*replica);
-                let distance = near.distance_of(*replica);
-                let is_up = distance <= Distance::Node || replicator.peers().is_up(*replica);
-                let place = counts.place_of(data_center);
-                // A replica in a data center without a factor is a stopgap that no level counts.
-                let counts_at_all = counts.is_simple() || place.is_some();
-                let is_local = distance < Distance::Far;
-                if is_up && counts_at_all {
-                    alive.all += 1;
-                    alive.local += u32::from(is_local);
-                    if let Some(place) = place {
-                        alive.each[place] += 1;
-                    }
+        let scope = level.scope(counts);
+        let mut alive =
+            Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
+        let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
+        for (replica, since) in routing.replicas(tablet).iter().zip(routing.since(tablet)) {
+            let replica = &near.place_of(*replica);
+            let data_center = near.data_center_of(*replica);
+            let distance = near.distance_of(*replica);
+            let is_up = distance <= Distance::Node || replicator.peers().is_up(*replica);
+            let place = counts.place_of(data_center);
+            // A replica in a data center without a factor is a stopgap that no level counts.
+            let counts_at_all = counts.is_simple() || place.is_some();
+            let is_local = distance < Distance::Far;
+            if is_up && counts_at_all {
+                alive.all += 1;
+                alive.local += u32::from(is_local);
+                if let Some(place) = place {
+                    alive.each[place] += 1;
                 }
-                let share = match scope {
-                    _ if !counts_at_all => NO_SHARE,
-                    Scope::All => 0,
-                    Scope::Local if is_local => 0,
-                    Scope::Node if distance <= Distance::Node => 0,
-                    Scope::Local | Scope::Node => NO_SHARE,
-                    Scope::Each => place.map_or(NO_SHARE, |place| place as Share),
-                };
-                replicas.push(Planned { replica: *replica, since: *since, share, distance, is_up });
             }
-            let required = level.check_available(counts, &alive)?;
-            replicas.sort_by_key(|planned| planned.distance);
-            Ok(Self {
-                routing: Rc::clone(routing),
-                required,
-                needed: needed(required, scope, counts),
-                replicas,
-            })
-        })
+            let share = match scope {
+                _ if !counts_at_all => NO_SHARE,
+                Scope::All => 0,
+                Scope::Local if is_local => 0,
+                Scope::Node if distance <= Distance::Node => 0,
+                Scope::Local | Scope::Node => NO_SHARE,
+                Scope::Each => place.map_or(NO_SHARE, |place| place as Share),
+            };
+            replicas.push(Planned { replica: *replica, since: *since, share, distance, is_up });
+        }
+        (replicas, alive)
     }
 
     /// Refuses a serial read that other nodes would have to agree on.
@@ -139,6 +174,11 @@ impl Plan {
     /// The count of its answers.
     pub(crate) fn tally(&self) -> Tally {
         Tally::new(self.required, &self.needed)
+    }
+
+    /// Whether no replica lives.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.replicas.iter().all(|planned| !planned.is_up)
     }
 
     /// Whether the answer of the nearest replica alone is enough.
@@ -191,6 +231,35 @@ impl Replicator {
         let routing = self.routing(table);
         let tablet = routing.tablets().tablet_of(token);
         Plan::new(self, table, (&routing, tablet), level)
+    }
+
+    /// All replicas of a token, whoever is alive.
+    pub(crate) fn plan_unchecked(&self, table: &Table, token: Token) -> Plan {
+        let routing = self.routing(table);
+        let tablet = routing.tablets().tablet_of(token);
+        Plan::unchecked(self, table, (&routing, tablet), Consistency::Any)
+    }
+
+    /// The plan of a write. At ANY a hint is an answer, so that no replica has to be alive where one may get
+    /// a hint.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`].
+    pub(crate) fn plan_write(
+        &self,
+        table: &Table,
+        token: Token,
+        level: Consistency,
+    ) -> Result<Plan, ReplicationError> {
+        let planned = self.plan(table, token, level);
+        match planned {
+            Err(ReplicationError::Unavailable { .. })
+                if level == Consistency::Any && self.leaves_hints_for(table) =>
+            {
+                Ok(self.plan_unchecked(table, token))
+            }
+            planned => planned,
+        }
     }
 }
 
