@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [TESTS]  Three nodes on loopback addresses of their own: they find each other, agree on schema statements asked of any of
-# them, go on when one is killed, and take it back; rows have copies on all of them, and what a killed one missed is mended by
-# reads; clients hear of nodes that come and go, and real drivers make use of it. Two minutes. Needs Python 3, and sets up two
-# drivers for it.
+# them, go on when one is killed, and take it back; rows have copies on all of them, and what a killed one missed reaches it as
+# hints, or is mended by reads; logged batches of a killed coordinator are finished by others; clients hear of nodes that come and
+# go, and real drivers make use of it. Some minutes. Needs Python 3, and sets up two drivers for it.
 #
 # Environment: CETO (the binary), FIRST=21 (the last byte of the first node's address). A failed run keeps its folder in .cache/runs.
 set -euo pipefail

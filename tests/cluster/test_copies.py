@@ -1,12 +1,15 @@
-"""Rows with copies on three nodes, as processes: levels, a node that is killed, what it missed, counters, TRUNCATE, and what is refused."""
+"""Rows with copies on three nodes, as processes: levels, a node that is killed, what it missed and gets, counters, TRUNCATE, and what is refused."""
 
+import itertools
 import struct
+import threading
 import unittest
 
 import native
 from test_agreement import INVALID, KEYSPACE, Nodes, until
 
-ONE, QUORUM, ALL = 1, 4, 5
+ANY, ONE, QUORUM, ALL = 0, 1, 4, 5
+WORKERS = 8
 UNAVAILABLE, TRUNCATE_ERROR = 0x1000, 0x1003
 ROWS = 200
 
@@ -98,7 +101,6 @@ class Copies(Nodes):
         nodes = self.three("r")
         refusals = [
             "INSERT INTO r.t (k, c) VALUES (1, 1) IF NOT EXISTS",
-            "BEGIN BATCH INSERT INTO r.t (k, c) VALUES (1, 1); INSERT INTO r.t (k, c) VALUES (2, 1); APPLY BATCH",
         ]
         for node in nodes:
             for statement in refusals:
@@ -106,6 +108,72 @@ class Copies(Nodes):
         unlogged = "BEGIN UNLOGGED BATCH INSERT INTO r.t (k, c) VALUES (1, 1); INSERT INTO r.t (k, c) VALUES (2, 1); APPLY BATCH"
         ask(nodes[0], unlogged)
         self.assertEqual(keys(nodes[1], "SELECT k FROM r.t WHERE k > 0 ALLOW FILTERING"), [1, 2])
+
+    def all_here(self, node, table, expected):
+        """Whether a node has the rows of these keys by itself: at ONE it asks nobody else."""
+        return keys(node, f"SELECT k FROM {table} WHERE k >= 0 ALLOW FILTERING", ONE) == expected
+
+    def test_what_a_killed_node_missed_reaches_it_without_reads(self):
+        nodes = self.three("h")
+        nodes[2].kill()
+        until("node 3 to be down", lambda: self.is_down(nodes[:2], "h.t"))
+        for key in range(300):
+            ask(nodes[key % 2], f"INSERT INTO h.t (k, c, v) VALUES ({key}, 1, 'v')")
+        pending = nodes[0].query("SELECT status, files, address FROM system_views.pending_hints")
+        self.assertEqual([(row[0], row[2]) for row in pending], [(b"DOWN", bytes([127, 0, 0, 23]))])
+        # One of those that have hints is killed too: what the kernel has of them it delivers after its own start.
+        until("hints of node 2", lambda: nodes[1].query("SELECT files FROM system_views.pending_hints"))
+        nodes[1].kill()
+        nodes[1].start().ready()
+        nodes[2].start().ready()
+        until("node 3 to have all", lambda: self.all_here(nodes[2], "h.t", list(range(300))))
+        for node in nodes[:2]:
+            until("no hints", lambda: node.query("SELECT * FROM system_views.pending_hints") == [])
+        # A hint at ANY outlives its coordinator.
+        single = "CREATE KEYSPACE ha WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+        nodes[0].query(single)
+        nodes[0].query("CREATE TABLE ha.t (k int PRIMARY KEY)")
+        nodes[2].kill()
+        until("node 3 to be down", lambda: self.is_down(nodes[:2], "h.t"))
+        for key in range(50):
+            ask(nodes[0], f"INSERT INTO ha.t (k) VALUES ({key})", ANY)
+        nodes[0].kill()
+        nodes[0].start().ready()
+        nodes[2].start().ready()
+        until("all keys", lambda: self.code(nodes[1], "SELECT k FROM ha.t", ONE) is None
+              and keys(nodes[1], "SELECT k FROM ha.t", ONE) == list(range(50)))
+
+    def test_logged_batches_of_a_killed_coordinator_are_whole_or_not_there(self):
+        nodes = self.three("b")
+        done = set()
+
+        def work(connection, begin):
+            for number in itertools.count(begin, WORKERS):
+                rows = "".join(f"INSERT INTO b.t (k, c) VALUES ({2 * number + at}, 1); " for at in range(2))
+                statement = native.long_text(f"BEGIN BATCH {rows}APPLY BATCH")
+                try:
+                    connection.ask(native.QUERY, statement + native.parameters(connection.version, consistency=QUORUM))
+                except (OSError, EOFError, native.Refused):
+                    return
+                done.add(number)
+
+        workers = [threading.Thread(target=work, args=(nodes[0].connect(), begin)) for begin in range(WORKERS)]
+        for worker in workers:
+            worker.start()
+        until("some batches", lambda: len(done) > 20)
+        nodes[0].kill()
+        for worker in workers:
+            worker.join()
+
+        def whole(node):
+            found = keys(node, "SELECT k FROM b.t WHERE k >= 0 ALLOW FILTERING", ONE)
+            return {key // 2 for key in found if key % 2} == {key // 2 for key in found if not key % 2} and found
+
+        for node in nodes[1:]:
+            until("whole batches", lambda: whole(node))
+        # Both have the same, and everything that was acknowledged.
+        until("the same", lambda: whole(nodes[1]) and whole(nodes[1]) == whole(nodes[2]))
+        self.assertLessEqual(done, {key // 2 for key in whole(nodes[1])})
 
     def test_one_copy_each_is_read_and_written_from_any_node(self):
         nodes = self.three("o")

@@ -61,6 +61,10 @@ pub async fn open_in(
         agreement::make_system_tables().await?;
     }
     let replicator = Replicator::new(storage.clone(), engine.data_center.clone());
+    if let Some(hints) = &engine.hints {
+        let started = replicator.start_late(hints.clone()).await;
+        started.map_err(|error| QueryError::Internal(format!("hints cannot be opened: {error}")))?;
+    }
     let tables = SystemTables::new().await?;
     let engine = Engine::new(engine, storage, replicator, Rc::new(tables));
     let told = mesh::call(0, Group::ADMIN, || async {

@@ -2,8 +2,8 @@
 //!
 //! Numbers are those of Cassandra 5's `ConsistencyLevel.blockFor` and of the `UnavailableException` of its
 //! `ReplicaPlans`. They come from the keyspace's replication factors, not from the number of nodes. So a
-//! single node with a factor of three does not promise a quorum that it cannot reach. A hint is not stored
-//! yet, so that ANY needs a replica that lives.
+//! single node with a factor of three does not promise a quorum that it cannot reach. That a hint is an
+//! answer at ANY is the matter of a write's plan.
 
 use wire::consistency::Consistency as Wire;
 

@@ -55,15 +55,12 @@ pub enum FailureReason {
 pub enum NotYet {
     /// Conditional statements and serial reads.
     Conditions,
-    /// Logged batches.
-    LoggedBatches,
 }
 
 impl fmt::Display for NotYet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Conditions => "conditional statements (IF) and serial reads",
-            Self::LoggedBatches => "logged batches (UNLOGGED ones are)",
         })
     }
 }
@@ -271,6 +268,20 @@ impl ReplicaFailure {
     /// Whether the same request may succeed with a later plan, because nodes or shards know different states.
     pub(crate) fn asks_for_a_later_plan(&self) -> bool {
         matches!(self, Self::Stale(_))
+    }
+
+    /// Whether a replica that failed so may take the write later.
+    pub(crate) fn leaves_a_hint(&self) -> bool {
+        match self {
+            Self::TimedOut
+            | Self::Stale(_)
+            | Self::Unreachable(_)
+            | Self::Overloaded(_)
+            | Self::Stopping
+            | Self::Failed(_) => true,
+            // Facts about the write.
+            Self::TableGone(_) | Self::Misfit(_) | Self::TooLarge { .. } | Self::RateLimited { .. } => false,
+        }
     }
 
     /// The failure for the coordinator on another node.

@@ -8,8 +8,9 @@ mod network;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 
-use model::tablet::Replica;
+use model::tablet::{NodeNumber, Replica};
 use reactor::Deadline;
 use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::{Verb, WorkGroup};
@@ -24,7 +25,7 @@ pub type PeerAnswer = Pin<Box<dyn Future<Output = Result<Vec<u8>, PeerError>>>>;
 pub struct PeerCall {
     /// The node, and the shard of it.
     pub to: Replica,
-    /// The kind of request: one of MUTATE, READ, DIGEST and COUNT.
+    /// The kind of request.
     pub verb: Verb,
     /// Whose share of the other node's time it is.
     pub group: WorkGroup,
@@ -34,10 +35,25 @@ pub struct PeerCall {
     pub body: Vec<u8>,
 }
 
+/// News of another node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeChange {
+    /// It is up.
+    Up(NodeNumber),
+    /// It is down.
+    Down(NodeNumber),
+}
+
+/// One who is told of changes.
+pub type NodeListener = Rc<dyn Fn(NodeChange)>;
+
 /// Other nodes' shards, as this shard reaches them.
 pub trait Peers {
     /// Whether a replica on another node is expected to answer: its node is up, its shard not stalled.
     fn is_up(&self, replica: Replica) -> bool;
+
+    /// Tells `listener` every change from now on, once [`Peers::is_up`] follows it.
+    fn on_change(&self, listener: NodeListener);
 
     /// Sends a request. Nothing is sent before the answer is polled.
     fn call(&self, call: PeerCall) -> PeerAnswer;
@@ -96,6 +112,8 @@ impl Peers for NoPeers {
     fn is_up(&self, _: Replica) -> bool {
         false
     }
+
+    fn on_change(&self, _: NodeListener) {}
 
     fn call(&self, call: PeerCall) -> PeerAnswer {
         let reason = format!("node {} cannot be reached: this node has no network", call.to.node);

@@ -4,6 +4,7 @@
 //! goes on behind the answer does not. Invariant: a plan exists only where enough replicas were alive for its
 //! level (`Unavailable` otherwise, before anything is sent). No allocation up to five replicas.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use cluster::Nodes;
@@ -56,6 +57,15 @@ pub(crate) struct Plan {
     needed: SmallVec<[u32; 3]>,
     /// All of the tablet's replicas, the nearest first.
     pub(crate) replicas: SmallVec<[Planned; 5]>,
+    /// Whether a hint is an answer (ANY).
+    pub(crate) counts_hints: bool,
+}
+
+/// The replicas of a tablet, those of them that are alive, and the factors that levels count by.
+struct Laid<'c> {
+    replicas: SmallVec<[Planned; 5]>,
+    alive: Alive,
+    counts: Cow<'c, ReplicaCounts>,
 }
 
 impl Plan {
@@ -69,51 +79,76 @@ impl Plan {
         (routing, tablet): (&Rc<Routing>, TabletId),
         level: Consistency,
     ) -> Result<Self, ReplicationError> {
+        replicator.with_counts(table, |counts| {
+            let laid = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let required = level.check_available(&laid.counts, &laid.alive)?;
+            Ok(Self::of(routing, laid, required, level))
+        })
+    }
+
+    /// The plan for a tablet, whoever is alive.
+    fn unchecked(
+        replicator: &Replicator,
+        table: &Table,
+        (routing, tablet): (&Rc<Routing>, TabletId),
+        level: Consistency,
+    ) -> Self {
+        replicator.with_counts(table, |counts| {
+            let laid = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let required = level.required(&laid.counts);
+            Self::of(routing, laid, required, level)
+        })
+    }
+
+    fn of(routing: &Rc<Routing>, laid: Laid<'_>, required: u32, level: Consistency) -> Self {
+        let Laid { mut replicas, counts, .. } = laid;
+        replicas.sort_by_key(|planned| planned.distance);
+        let needed = needed(required, level.scope(&counts), &counts);
+        let counts_hints = level == Consistency::Any;
+        Self { routing: Rc::clone(routing), required, needed, replicas, counts_hints }
+    }
+
+    /// The replicas of a tablet, and how many of them are alive.
+    fn lay_out<'c>(
+        replicator: &Replicator,
+        counts: &'c ReplicaCounts,
+        (routing, tablet): (&Rc<Routing>, TabletId),
+        level: Consistency,
+    ) -> Laid<'c> {
         let nodes = replicator.view().nodes();
         let near = Near::new(replicator, &nodes);
-        replicator.with_counts(table, |counts| {
-            let scope = level.scope(counts);
-            let none =
-                Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
-            let (mut alive, mut placed) = (none.clone(), none);
-            let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
-            for (replica, since) in routing.replicas(tablet).iter().zip(routing.since(tablet)) {
-                let replica = &near.place_of(*replica);
-                let data_center = near.data_center_of(*replica);
-                let distance = near.distance_of(*replica);
-                let is_up = distance <= Distance::Node || replicator.peers().is_up(*replica);
-                let place = counts.place_of(data_center);
-                // A replica in a data center without a factor is a stopgap that no level counts.
-                let counts_at_all = counts.is_simple() || place.is_some();
-                let is_local = distance < Distance::Far;
-                if counts_at_all {
-                    placed.add(is_local, place);
-                    if is_up && (scope != Scope::Node || distance <= Distance::Node) {
-                        alive.add(is_local, place);
-                    }
+        let scope = level.scope(counts);
+        let none = Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
+        let (mut alive, mut placed) = (none.clone(), none);
+        let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
+        for (replica, since) in routing.replicas(tablet).iter().zip(routing.since(tablet)) {
+            let replica = &near.place_of(*replica);
+            let data_center = near.data_center_of(*replica);
+            let distance = near.distance_of(*replica);
+            let is_up = distance <= Distance::Node || replicator.peers().is_up(*replica);
+            let place = counts.place_of(data_center);
+            // A replica in a data center without a factor is a stopgap that no level counts.
+            let counts_at_all = counts.is_simple() || place.is_some();
+            let is_local = distance < Distance::Far;
+            if counts_at_all {
+                placed.add(is_local, place);
+                if is_up && (scope != Scope::Node || distance <= Distance::Node) {
+                    alive.add(is_local, place);
                 }
-                let share = match scope {
-                    _ if !counts_at_all => NO_SHARE,
-                    Scope::All => 0,
-                    Scope::Local if is_local => 0,
-                    Scope::Node if distance <= Distance::Node => 0,
-                    Scope::Local | Scope::Node => NO_SHARE,
-                    Scope::Each => place.map_or(NO_SHARE, |place| place as Share),
-                };
-                replicas.push(Planned { replica: *replica, since: *since, share, distance, is_up });
             }
-            // While there are more replicas than the keyspace has factors now, majorities are of those.
-            let raised = counts.raised_to(&placed);
-            let counts = raised.as_ref().unwrap_or(counts);
-            let required = level.check_available(counts, &alive)?;
-            replicas.sort_by_key(|planned| planned.distance);
-            Ok(Self {
-                routing: Rc::clone(routing),
-                required,
-                needed: needed(required, scope, counts),
-                replicas,
-            })
-        })
+            let share = match scope {
+                _ if !counts_at_all => NO_SHARE,
+                Scope::All => 0,
+                Scope::Local if is_local => 0,
+                Scope::Node if distance <= Distance::Node => 0,
+                Scope::Local | Scope::Node => NO_SHARE,
+                Scope::Each => place.map_or(NO_SHARE, |place| place as Share),
+            };
+            replicas.push(Planned { replica: *replica, since: *since, share, distance, is_up });
+        }
+        // While there are more replicas than the keyspace has factors now, majorities are of those.
+        let counts = counts.raised_to(&placed).map_or(Cow::Borrowed(counts), Cow::Owned);
+        Laid { replicas, alive, counts }
     }
 
     /// Refuses a serial read that other nodes would have to agree on.
@@ -142,6 +177,11 @@ impl Plan {
     /// The count of its answers.
     pub(crate) fn tally(&self) -> Tally {
         Tally::new(self.required, &self.needed)
+    }
+
+    /// Whether no replica lives.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.replicas.iter().all(|planned| !planned.is_up)
     }
 
     /// Whether the answer of the nearest replica alone is enough.
@@ -194,6 +234,35 @@ impl Replicator {
         let routing = self.routing(table);
         let tablet = routing.tablets().tablet_of(token);
         Plan::new(self, table, (&routing, tablet), level)
+    }
+
+    /// All replicas of a token, whoever is alive.
+    pub(crate) fn plan_unchecked(&self, table: &Table, token: Token) -> Plan {
+        let routing = self.routing(table);
+        let tablet = routing.tablets().tablet_of(token);
+        Plan::unchecked(self, table, (&routing, tablet), Consistency::Any)
+    }
+
+    /// The plan of a write. At ANY a hint is an answer, so that no replica has to be alive where one may get
+    /// a hint.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`].
+    pub(crate) fn plan_write(
+        &self,
+        table: &Table,
+        token: Token,
+        level: Consistency,
+    ) -> Result<Plan, ReplicationError> {
+        let planned = self.plan(table, token, level);
+        match planned {
+            Err(ReplicationError::Unavailable { .. })
+                if level == Consistency::Any && self.leaves_hints_for(table) =>
+            {
+                Ok(self.plan_unchecked(table, token))
+            }
+            planned => planned,
+        }
     }
 }
 

@@ -28,6 +28,7 @@ const LATE_BYTES_MAX: usize = 8 << 20;
 pub struct Replicator(Rc<Inner>);
 
 /// A replicator that does not keep itself alive: for those that it outlives.
+#[derive(Clone)]
 pub(crate) struct WeakReplicator(Weak<Inner>);
 
 impl WeakReplicator {
@@ -88,6 +89,11 @@ impl Replicator {
         let replicator = Self(Rc::new(inner));
         reactor::set_local(Rc::new(replicator.clone()));
         replicator
+    }
+
+    /// Whether another node is expected to answer.
+    pub fn is_up(&self, node: NodeNumber) -> bool {
+        self.0.peers.is_up(Replica { node, shard: 0 })
     }
 
     pub(crate) fn downgrade(&self) -> WeakReplicator {

@@ -23,11 +23,12 @@ use crate::error::ReplicaFailure;
 use crate::peers::{NetworkPeers, NoPeers};
 use crate::read;
 use crate::replicator::Replicator;
-use crate::write::send;
+use crate::write::{late, send};
 
 /// Serves this shard's requests of other nodes.
 fn register(network: &Rc<Network>, replicator: &Replicator) {
-    for verb in [Verb::Mutate, Verb::Read, Verb::Digest, Verb::Count] {
+    let late = [Verb::Hint, Verb::BatchLog, Verb::BatchDone];
+    for verb in [Verb::Mutate, Verb::Read, Verb::Digest, Verb::Count].into_iter().chain(late) {
         let serving = replicator.downgrade();
         network.register(verb, move |request: Request| {
             let serving = serving.get();
@@ -61,7 +62,9 @@ impl Replicator {
             return Err(Fault::new(FaultKind::TimedOut, "the request came too late"));
         }
         match verb {
-            Verb::Mutate => self.serve_writes(body, deadline).await,
+            Verb::Mutate | Verb::Hint => self.serve_writes(verb, body, deadline).await,
+            Verb::BatchLog => self.serve_batch(body, deadline).await,
+            Verb::BatchDone => self.serve_batch_done(body).await,
             Verb::Read | Verb::Digest => {
                 let read = Read::decode(body).map_err(invalid)?;
                 let answer = read::serve(self, verb, &read, deadline).await;
@@ -78,26 +81,42 @@ impl Replicator {
         }
     }
 
-    async fn serve_writes(&self, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, Fault> {
+    async fn serve_writes(&self, verb: Verb, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, Fault> {
         let message = mutate::decode(body).map_err(invalid)?;
         if !message.forward.is_empty() {
             return Err(Fault::new(FaultKind::NotServed, "writes are not passed on to other replicas yet"));
         }
         for entry in &message.entries {
-            self.take(entry, deadline).await.map_err(ReplicaFailure::into_fault)?;
+            let taken = self.take((verb, message.born_us), entry, deadline).await;
+            taken.map_err(ReplicaFailure::into_fault)?;
         }
         Ok(Vec::new())
     }
 
-    /// Applies a mutation of another node.
-    async fn take(&self, entry: &Entry<'_>, deadline: Deadline) -> Result<(), ReplicaFailure> {
+    /// Applies a mutation that another node began at `born_us`, unless it comes too late.
+    async fn take(
+        &self,
+        (verb, born_us): (Verb, i64),
+        entry: &Entry<'_>,
+        deadline: Deadline,
+    ) -> Result<(), ReplicaFailure> {
         let Entry { version, since, mutation } = entry;
         let table = self.table_at(mutation.table, *version, deadline).await?;
         // Held until the write has ended: those who take the tablet away wait for it.
         let _routing = self.check_replica(&table, table.tablets().tablet_of(mutation.token), *since)?;
         mutation.check(&table)?;
         self.storage().check_mutation_size(mutation.as_bytes())?;
-        send::check_rate(self, mutation)?;
+        let was_kept = verb == Verb::Hint;
+        let is_dropped = if was_kept { late::is_too_late } else { late::is_lost_on_the_way };
+        if is_dropped(self, &table, born_us) {
+            late::note_dropped(&table, born_us);
+            // The sender of a write that was kept has to know no more than that it is done with it.
+            let failed = ReplicaFailure::Failed("the write is older than deletions are kept".to_owned());
+            return if was_kept { Ok(()) } else { Err(failed) };
+        }
+        if !was_kept {
+            send::check_rate(self, mutation)?;
+        }
         let how = ApplyAs { since: Some(*since), synced: false };
         self.storage().apply_as(mutation, how, deadline).await.map_err(ReplicaFailure::from)
     }

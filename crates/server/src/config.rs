@@ -7,6 +7,7 @@
 
 mod admin;
 mod guardrails;
+mod hints;
 pub(crate) mod io_properties;
 mod keys;
 mod known;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use admin::{AdminConfig, CRITICAL_DISK_UTILIZATION, Port};
+pub use hints::HintsConfig;
 pub(crate) use keys::{parse_address, parse_size};
 use query::MarkerOptions;
 use query::guardrails::Guardrails;
@@ -158,6 +160,8 @@ pub struct Config {
     /// `alternator_ttl_period_in_seconds`: time between two scans for rows that have expired by their TTL
     /// column; zero for no scans.
     pub row_expiry_period: Duration,
+    /// Hinted handoff.
+    pub hints: HintsConfig,
     /// `io_properties_file`: figures of the disks; `None` for `io_properties.yaml` in the work directory, if
     /// it exists.
     pub io_properties_file: Option<PathBuf>,
@@ -261,6 +265,7 @@ impl Default for Config {
             cache_keys_to_save: 100_000,
             markers: MarkerOptions::default(),
             row_expiry_period: Duration::from_secs(24 * 3600),
+            hints: HintsConfig::default(),
             io_properties_file: None,
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,

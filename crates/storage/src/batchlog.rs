@@ -2,8 +2,9 @@
 //!
 //! The batch is written to the log of one shard before the first of its writes is applied anywhere, and its
 //! end is written to the same log after the last one. A start finishes the batches that have no end
-//! (`open::replay`). Invariant: the segment of a batch stays until its writes are in the logs of their
-//! shards, or until its [`LoggedBatch`] is dropped.
+//! (`open::replay`). A batch that is kept for a coordinator is not applied by a start, because its replicas
+//! may be on other nodes: a start hands it over ([`Storage::take_kept_batches`]). Invariant: the segment of a
+//! batch stays until its writes are in the logs of their shards, or until its [`LoggedBatch`] is dropped.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use reactor::{Deadline, GateHold};
 
 use crate::commitlog::Hold;
 use crate::commitlog::format::EntryKind;
-use crate::commitlog::replay::{BatchId, encode_batch};
+use crate::commitlog::replay::{BatchId, Kept, OldLog, encode_batch, encode_kept};
 use crate::error::StorageError;
 use crate::shard::Storage;
 
@@ -22,10 +23,91 @@ const FINISH_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct LoggedBatch {
     id: BatchId,
-    _hold: Hold,
+    hold: Hold,
+}
+
+impl LoggedBatch {
+    /// Leaves the batch to the next start: its segment stays.
+    pub fn leave_to_next_start(self) {
+        self.hold.keep();
+    }
+}
+
+/// A batch that this shard keeps for a coordinator, as a start found it.
+#[derive(Debug)]
+pub struct KeptBatch {
+    /// Its id.
+    pub id: [u8; 16],
+    /// When its coordinator began it, microseconds since 1970.
+    pub born_us: i64,
+    /// `model::mutation` bytes, not checked but for the log's checksum; those of truncated tables are left
+    /// out.
+    pub mutations: Vec<Vec<u8>>,
+    /// Its place in the log.
+    pub logged: LoggedBatch,
+}
+
+impl KeptBatch {
+    fn new(kept: Kept, hold: Hold) -> Self {
+        let Kept { id, born_us, mutations } = kept;
+        Self { id, born_us, mutations, logged: LoggedBatch { id, hold } }
+    }
 }
 
 impl Storage {
+    /// Writes a batch to this shard's log that a coordinator, maybe on another node, begins at `born_us`.
+    /// Returns once it is as safe there as a write is. A start hands it to [`Storage::take_kept_batches`],
+    /// until [`Storage::finish_batch`]. Keeping a batch again moves it to the log's end.
+    ///
+    /// # Errors
+    /// As [`Storage::log_batch`].
+    pub async fn keep_batch<'m>(
+        &self,
+        (id, born_us): ([u8; 16], i64),
+        mutations: impl Iterator<Item = &'m [u8]>,
+        deadline: Deadline,
+    ) -> Result<LoggedBatch, StorageError> {
+        if self.0.draining.get() {
+            return Err(StorageError::Draining);
+        }
+        let payload = encode_kept(id, born_us, mutations);
+        self.check_mutation_size(&payload)?;
+        let hold = self.0.log.append(EntryKind::KeptBatch, &payload, deadline).await?;
+        Ok(LoggedBatch { id, hold })
+    }
+
+    /// The batches that were kept for coordinators and not finished when the node ended; once.
+    pub fn take_kept_batches(&self) -> Vec<KeptBatch> {
+        let kept = self.0.kept.take();
+        kept.into_iter().map(|(kept, hold)| KeptBatch::new(kept, hold)).collect()
+    }
+
+    /// Takes over the batches that an old log kept for coordinators. `holds` are those on the segments of
+    /// this shard's own log; batches of another log are written to this one.
+    pub(crate) async fn take_over_kept(
+        &self,
+        log: &OldLog,
+        holds: Option<&Vec<Hold>>,
+    ) -> Result<(), StorageError> {
+        let mut is_moved = false;
+        for (place, kept) in log.unfinished_kept() {
+            let held = holds.zip(log.segment_of(place)).and_then(|(holds, at)| holds.get(at));
+            let hold = match held {
+                Some(hold) => hold.again(),
+                None => {
+                    let mutations = kept.mutations.iter().map(Vec::as_slice);
+                    let payload = encode_kept(kept.id, kept.born_us, mutations);
+                    let until = Deadline::after(self.0.config.start_timeout);
+                    is_moved = true;
+                    self.0.log.append(EntryKind::KeptBatch, &payload, until).await?
+                }
+            };
+            self.0.kept.borrow_mut().push((kept, hold));
+        }
+        // The old log is removed next.
+        if is_moved { self.0.log.sync().await } else { Ok(()) }
+    }
+
     /// Writes a batch of mutations to this shard's log, without applying them.
     ///
     /// Returns once it is as safe there as a write is. From then on a start applies all of them, until
@@ -45,7 +127,7 @@ impl Storage {
         let payload = encode_batch(id, mutations);
         self.check_mutation_size(&payload)?;
         let hold = self.0.log.append(EntryKind::Batch, &payload, deadline).await?;
-        Ok(LoggedBatch { id, _hold: hold })
+        Ok(LoggedBatch { id, hold })
     }
 
     /// Notes that every write of a batch is in the log of its shard: a start does not apply it again.

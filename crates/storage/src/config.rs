@@ -33,6 +33,9 @@ pub struct StorageConfig {
     pub schema_dir: PathBuf,
     /// The manifest, which lists the files that must exist: `<manifest_dir>/`.
     pub manifest_dir: PathBuf,
+    /// What other nodes missed while they were down: `<hints_dir>/<host id>/`. Another crate's, which this
+    /// one marks as this node's.
+    pub hints_dir: PathBuf,
     /// Losses that an operator accepts, each by the token that the refused start gave.
     pub accept_missing: Vec<String>,
     /// Bytes of a table file's summary per byte of its data (`sstable_summary_ratio`), from 0 to 1.
@@ -101,6 +104,7 @@ impl StorageConfig {
             commitlog_dir: workdir.join("commitlog"),
             schema_dir: workdir.join("schema"),
             manifest_dir: workdir.join("manifest"),
+            hints_dir: workdir.join("hints"),
             accept_missing: Vec::new(),
             summary_ratio: sstable::SUMMARY_RATIO_DEFAULT,
             components_share: COMPONENTS_SHARE_DEFAULT,

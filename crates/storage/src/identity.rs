@@ -28,12 +28,13 @@ pub struct Identity {
 }
 
 /// The folders that carry a mark, by kind.
-fn folders(places: &StorageConfig) -> [(&'static str, &Path); 4] {
+fn folders(places: &StorageConfig) -> [(&'static str, &Path); 5] {
     [
         ("data", &places.data_dir),
         ("commitlog", &places.commitlog_dir),
         ("schema", &places.schema_dir),
         ("manifest", &places.manifest_dir),
+        ("hints", &places.hints_dir),
     ]
 }
 

@@ -15,6 +15,7 @@ use reactor::{Deadline, Event, Gate};
 
 use crate::cache::RowCache;
 use crate::clock::FutureWrites;
+use crate::commitlog::replay::Kept;
 use crate::commitlog::{Commitlog, CommitlogStats, Hold};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     pub(crate) moves: Moves,
     pub(crate) disk: DiskWatch,
     pub(crate) future_writes: FutureWrites,
+    /// Batches that a start found kept for coordinators, until they are taken.
+    pub(crate) kept: RefCell<Vec<(Kept, Hold)>>,
     scratches: RefCell<Vec<VisibleScratch>>,
 }
 
@@ -165,6 +168,7 @@ impl Inner {
             moves: Moves::default(),
             disk: DiskWatch::new(),
             future_writes: FutureWrites::new(),
+            kept: RefCell::default(),
             mutation_bytes_max: config.mutation_bytes_max(),
             config,
             scratches: RefCell::new(Vec::new()),

@@ -141,7 +141,7 @@ pub fn type_option(data: &[u8]) {
 /// Messages between nodes: the first byte chooses one, or frames.
 pub fn node_messages(data: &[u8]) {
     let Some((&first, message)) = data.split_first() else { return };
-    match first % 17 {
+    match first % 18 {
         0 => node_frames(message),
         1 => {
             if let Ok(hello) = Hello::decode(message) {
@@ -182,7 +182,20 @@ pub fn node_messages(data: &[u8]) {
                 assert_eq!(node::count::Counted::decode(&out), Ok(counted));
             }
         }
+        17 => node_batch(message),
         other => control_message(other, message),
+    }
+}
+
+/// A batch for a keeper, and the word that it is done.
+fn node_batch(message: &[u8]) {
+    if let Ok(batch) = node::batch::decode(message) {
+        let mut out = Vec::new();
+        node::batch::encode(&batch, &mut out);
+        assert_eq!(out, message);
+    }
+    if let Ok(id) = node::batch::decode_done(message) {
+        assert_eq!(id.as_slice(), message);
     }
 }
 

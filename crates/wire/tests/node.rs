@@ -12,6 +12,7 @@ use wire::Compressor;
 use wire::consistency::Consistency;
 use wire::node::NodeError;
 use wire::node::answer::{self, Answer, AnswerBuilder, End};
+use wire::node::batch::{self, BatchLog};
 use wire::node::count::{self, Count, Counted, Failure};
 use wire::node::frame::{
     COMPRESSED_BODY_BYTES_MIN, Frame, FrameFlags, FrameHeader, HEADER_BYTES, Verb, WorkGroup, append_frame,
@@ -395,6 +396,31 @@ proptest! {
             prop_assert!(Answer::decode(&message[..at]).is_err(), "cut at {}", at);
         }
     }
+}
+
+#[test]
+fn a_batch_comes_back_and_what_is_not_whole_is_refused() {
+    let mutations: Vec<Vec<u8>> = (1..4).map(|key| deletion(key, &[key], i64::from(key))).collect();
+    let views = mutations.iter().map(|bytes| MutationView::parse(bytes).expect("a mutation"));
+    let batch = BatchLog { id: [7; 16], born_us: -5, after_ms: 4000, mutations: views.collect() };
+    let mut message = Vec::new();
+    batch::encode(&batch, &mut message);
+    let decoded = batch::decode(&message).expect("a batch");
+    assert_eq!((decoded.id, decoded.born_us, decoded.after_ms), ([7; 16], -5, 4000));
+    let bytes: Vec<_> = decoded.mutations.iter().map(|mutation| mutation.as_bytes()).collect();
+    assert_eq!(bytes, mutations.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    for at in 0..message.len() {
+        assert!(batch::decode(&message[..at]).is_err(), "cut at {at}");
+    }
+    message.push(0);
+    assert_eq!(batch::decode(&message).unwrap_err(), NodeError::Trailing { bytes: 1 });
+    let mut empty = Vec::new();
+    batch::encode(&BatchLog { mutations: Vec::new(), ..batch }, &mut empty);
+    assert!(batch::decode(&empty).unwrap_err().to_string().contains("number of mutations"));
+    let mut done = Vec::new();
+    batch::encode_done([9; 16], &mut done);
+    assert_eq!(batch::decode_done(&done), Ok([9; 16]));
+    assert!(batch::decode_done(&done[1..]).is_err());
 }
 
 #[test]

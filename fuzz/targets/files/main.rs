@@ -1,8 +1,9 @@
-//! Decoders of what is on disk: table files, the commit log, the manifest, group 0 and logs of earlier versions.
+//! Decoders of what is on disk: table files, the commit log, hints, the manifest, group 0 and logs of earlier versions.
 #![no_main]
 
 mod commitlog;
 mod group0;
+mod hints;
 mod manifest;
 mod mutation;
 mod schema_change;
@@ -21,6 +22,7 @@ mod support;
 fuzz::targets!(
     commitlog,
     group0,
+    hints,
     manifest,
     mutation,
     schema_change,

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use replication::HintsConfig;
 use statement::functions::user::CallTimes;
 use statement::guardrails::Guardrails;
 use statement::terms::MarkerOptions;
@@ -55,6 +56,8 @@ pub struct EngineConfig {
     /// Whether statements about one row may take the quick road (`engine::at_once`), which answers as the
     /// plain one does. Tests turn it off to compare the two.
     pub quick_road: bool,
+    /// Hinted handoff, and batches that are kept for coordinators; `None` for a node that does neither.
+    pub hints: Option<HintsConfig>,
     /// Names and values for `system_views.settings`, besides those that follow from the other settings here.
     pub settings: Vec<(String, String)>,
 }
@@ -85,6 +88,7 @@ impl EngineConfig {
             markers: MarkerOptions::default(),
             guardrails: Guardrails::default(),
             quick_road: true,
+            hints: None,
             settings: Vec::new(),
         }
     }

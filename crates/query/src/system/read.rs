@@ -213,7 +213,7 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
             _ => {}
         },
         ("system_views", _) => views::fill(rows, &world.views, &world.node),
-        // The other tables are empty, because the node has nothing to show there: no repairs, no hints.
+        // The other tables are empty, because the node has nothing to show there: no repairs.
         _ => {}
     }
 }

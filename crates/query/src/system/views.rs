@@ -146,6 +146,11 @@ impl Views {
                 }
                 Self::rows(move |rows, _| requests.iter().for_each(|one| fill::request(rows, one)))
             }
+            View::Hints => {
+                let hints = each_shard(engine, |engine| engine.replicator().pending_hints()).await?;
+                let waiting = fill::waiting(engine.replicator(), hints.concat());
+                Self::rows(move |rows, _| waiting.iter().for_each(|one| fill::hints(rows, one)))
+            }
             View::Compactions => {
                 let tasks = each_shard(engine, |engine| engine.storage().compactions()).await?;
                 Self::rows(move |rows, _| {

@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use cluster::liveness::Liveness;
+use cluster::liveness::opinion::Change;
 use cluster::net::{NetError, Network};
 use model::tablet::Replica;
 
-use super::{PeerAnswer, PeerCall, PeerError, PeerErrorKind, Peers};
+use super::{NodeChange, NodeListener, PeerAnswer, PeerCall, PeerError, PeerErrorKind, Peers};
 
 /// The peers of a node in a cluster, as one shard reaches them.
 pub(crate) struct NetworkPeers {
@@ -26,6 +27,15 @@ impl Peers for NetworkPeers {
         self.liveness.as_ref().is_some_and(|liveness| {
             liveness.is_up(replica.node) && !liveness.shard_is_stalled(replica.node, replica.shard)
         })
+    }
+
+    fn on_change(&self, listener: NodeListener) {
+        let Some(liveness) = &self.liveness else { return };
+        liveness.on_change(move |change| match *change {
+            Change::Up { node } => listener(NodeChange::Up(node)),
+            Change::Down { node, .. } => listener(NodeChange::Down(node)),
+            Change::Stalled { .. } | Change::Clock { .. } => {}
+        });
     }
 
     fn call(&self, call: PeerCall) -> PeerAnswer {

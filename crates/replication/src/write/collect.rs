@@ -1,32 +1,40 @@
 //! Sends a write to all living replicas of a plan and waits for enough answers, or for the deadline.
 //!
 //! The replicas are written to side by side, within the caller's future. What is under way when the level is
-//! reached goes on in a task of its own, and is counted. Invariant: the bytes of such writes are bounded on
-//! each shard; where they would be more, the caller waits for all of its replicas.
+//! reached goes on in a task of its own, and is counted. Replicas that are down, failed, or did not answer in
+//! time are left hints, once it is clear that the write is not planned again. Invariant: the bytes of writes
+//! that go on are bounded on each shard; where they would be more, the caller waits for all of its replicas.
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use model::tablet::Replica;
 use reactor::{Deadline, Group};
 use smallvec::SmallVec;
 
 use super::send::{self, Sent};
+use crate::error::ReplicationError;
 use crate::plan::{Plan, Planned};
 use crate::replicator::Replicator;
 use crate::tally::{Ended, Tally};
 
+/// How long a hint may take to be durable that is the only answer, where no time is left.
+const SYNC_WITHIN: Duration = Duration::from_millis(500);
+
 /// A write on its way to several replicas.
 struct Sends {
     under_way: SmallVec<[(Planned, Sent); 5]>,
+    /// Replicas that did not take it, and may get a hint.
+    missed: SmallVec<[Planned; 5]>,
     tally: Tally,
 }
 
 impl Sends {
     /// Takes the answers that have come.
     fn poll_all(&mut self, context: &mut Context<'_>) {
-        let tally = &mut self.tally;
+        let (tally, missed) = (&mut self.tally, &mut self.missed);
         self.under_way.retain(|(planned, sent)| match sent.as_mut().poll(context) {
             Poll::Pending => true,
             Poll::Ready(Ok(())) => {
@@ -34,6 +42,9 @@ impl Sends {
                 false
             }
             Poll::Ready(Err(failure)) => {
+                if failure.leaves_a_hint() {
+                    missed.push(*planned);
+                }
                 tally.failed(planned.share, planned.replica.into(), failure);
                 false
             }
@@ -58,6 +69,31 @@ impl Sends {
         })
         .await;
     }
+
+    /// Leaves hints for the replicas that missed it by now; returns the first host that has one.
+    fn leave_hints(&mut self, leaving: &Leaving) -> Option<[u8; 16]> {
+        let missed = std::mem::take(&mut self.missed);
+        let hosts = missed.iter().filter_map(|planned| leaving.leave(planned));
+        // All of them are left hints, also behind the first.
+        hosts.fold(None, |first, host| first.or(Some(host)))
+    }
+}
+
+/// What a hint of a write takes.
+struct Leaving {
+    replicator: Replicator,
+    mutation: Rc<[u8]>,
+    version: u64,
+    born_us: i64,
+}
+
+impl Leaving {
+    /// Leaves a hint for a replica; returns its host, if the hint was kept.
+    fn leave(&self, planned: &Planned) -> Option<[u8; 16]> {
+        let hints = self.replicator.hints()?;
+        let is_kept = hints.leave(&self.replicator, (planned, self.version), &self.mutation, self.born_us);
+        if is_kept { self.replicator.host_id_of(planned.replica.node) } else { None }
+    }
 }
 
 /// Writes to the replicas of a plan, but for `written`, which has the mutation already and counts as one that
@@ -70,9 +106,13 @@ pub(crate) async fn collect(
 ) -> Result<(), Ended> {
     let mutation: Rc<[u8]> = mutation.into();
     let born_us = reactor::wall_clock_us();
-    let mut sends = Sends { under_way: SmallVec::new(), tally: plan.tally() };
+    let mut sends = Sends { under_way: SmallVec::new(), missed: SmallVec::new(), tally: plan.tally() };
     // The farthest first, so that this shard's own work delays no other's.
-    for planned in plan.replicas.iter().rev().filter(|planned| planned.is_up) {
+    for planned in plan.replicas.iter().rev() {
+        if !planned.is_up {
+            sends.missed.push(*planned);
+            continue;
+        }
         sends.tally.asked(planned.share);
         if written == Some(planned.replica) {
             sends.tally.received(planned.share);
@@ -81,29 +121,57 @@ pub(crate) async fn collect(
         let sent = send::to(replicator, (planned, plan.version()), &mutation, born_us, deadline);
         sends.under_way.push((*planned, sent));
     }
+    let leaving = Leaving { replicator: replicator.clone(), mutation, version: plan.version(), born_us };
     let in_time = reactor::timeout(deadline, sends.decided()).await.is_ok();
     if sends.tally.is_reached() {
-        go_on(replicator, sends, mutation.len(), deadline).await;
+        sends.leave_hints(&leaving);
+        go_on(replicator, sends, leaving, deadline).await;
         return Ok(());
     }
-    Err(sends.tally.end(in_time))
+    let Sends { under_way, missed, tally } = sends;
+    let ended = if plan.is_out_of_reach() {
+        // Only a plan that counts hints is made where no replica lives.
+        Ended::Failed(ReplicationError::Unavailable { required: plan.required, alive: 0 })
+    } else {
+        tally.end(in_time)
+    };
+    if matches!(ended, Ended::Again(_)) && !deadline.is_past() {
+        return Err(ended);
+    }
+    // Those that have not answered may have it or not.
+    let missed = missed.into_iter().chain(under_way.into_iter().map(|(planned, _)| planned)).collect();
+    let hinted = Sends { under_way: SmallVec::new(), missed, tally: plan.tally() }.leave_hints(&leaving);
+    match (hinted, replicator.hints()) {
+        // An answer to the client: the hint is to be as safe as a write is.
+        (Some(host), Some(hints)) if plan.counts_hints => {
+            let until = if deadline.is_past() { Deadline::after(SYNC_WITHIN) } else { deadline };
+            hints.synced(host, until).await.map_err(|_| ended)
+        }
+        _ => Err(ended),
+    }
 }
 
 /// Lets the writes that are still under way end behind the client's answer, or waits for them.
-async fn go_on(replicator: &Replicator, mut sends: Sends, bytes: usize, deadline: Deadline) {
-    let left = sends.under_way.len();
+async fn go_on(replicator: &Replicator, mut sends: Sends, leaving: Leaving, deadline: Deadline) {
+    let (left, bytes) = (sends.under_way.len(), leaving.mutation.len());
     if left == 0 {
         return;
     }
-    let room = replicator.late_bytes().try_acquire(bytes.saturating_mul(left));
-    let (Some(room), Some(hold)) = (room, replicator.storage().enter()) else {
+    let rest = async move {
         // Those who have not answered by the deadline are given up.
         let _in_time = reactor::timeout(deadline, sends.finished()).await;
-        return;
+        let given_up = std::mem::take(&mut sends.under_way);
+        sends.missed.extend(given_up.into_iter().map(|(planned, _)| planned));
+        sends.leave_hints(&leaving);
     };
+    let room = replicator.late_bytes().try_acquire(bytes.saturating_mul(left));
+    let (Some(room), Some(hold)) = (room, replicator.storage().enter()) else {
+        return rest.await;
+    };
+    let users = replicator.hints().and_then(|hints| hints.enter());
     let rest = async move {
-        let _in_time = reactor::timeout(deadline, sends.finished()).await;
-        drop((room, hold));
+        rest.await;
+        drop((room, hold, users));
     };
     reactor::spawn(Group::STATEMENT, rest).detach();
 }

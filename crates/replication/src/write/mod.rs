@@ -1,10 +1,12 @@
 //! A write: planned, sent to its replicas, acknowledged when enough of them have it.
 //!
 //! `pending` is a write that this shard alone has and that no task waits for; `send` brings a write to one
-//! replica, wherever it is; `collect` to several, and waits for the level. A replica that knows another state
-//! than the plan has the write planned again, until the deadline.
+//! replica, wherever it is; `collect` to several, and waits for the level; `late` are writes that were kept
+//! for a while. A replica that knows another state than the plan has the write planned again, until the
+//! deadline.
 
 pub(crate) mod collect;
+pub(crate) mod late;
 mod pending;
 pub(crate) mod send;
 
@@ -91,7 +93,7 @@ impl Replicator {
             if let Some(version) = earlier {
                 self.wait_for_later_plan(table, version, deadline).await;
             }
-            let plan = self.plan(table, token, consistency)?;
+            let plan = self.plan_write(table, token, consistency)?;
             self.check_rate(table, token, plan.replicas[0].replica)?;
             let written = match &plan.replicas[..] {
                 [only] if only.replica == self.own() => {

@@ -78,20 +78,32 @@ pub(crate) fn to(
             Box::pin(to_shard(shard, mutation.to_vec(), since, deadline))
         }
         Distance::Rack | Distance::DataCenter | Distance::Far => {
-            let mut body = Vec::with_capacity(mutation.len() + 64);
-            match MutationView::trusted(mutation) {
-                Ok(mutation) => {
-                    let entry = Entry { version, since: replica.since, mutation };
-                    let message = Mutate { born_us, entries: vec![entry], forward: Vec::new() };
-                    mutate::encode(&message, &mut body);
-                }
-                Err(error) => return Box::pin(async move { Err(error.into()) }),
-            }
-            let (to, verb, group) = (replica.replica, Verb::Mutate, WorkGroup::Statement);
-            let answer = replicator.peers().call(PeerCall { to, verb, group, deadline, body });
-            Box::pin(async move { answer.await.map(|_| ()).map_err(ReplicaFailure::of_peer) })
+            let how = (Verb::Mutate, WorkGroup::Statement);
+            to_node(replicator, (replica, version), how, mutation, born_us, deadline)
         }
     }
+}
+
+/// Another node has it.
+pub(crate) fn to_node(
+    replicator: &Replicator,
+    (replica, version): (&Planned, u64),
+    (verb, group): (Verb, WorkGroup),
+    mutation: &[u8],
+    born_us: i64,
+    deadline: Deadline,
+) -> Sent {
+    let mut body = Vec::with_capacity(mutation.len() + 64);
+    match MutationView::trusted(mutation) {
+        Ok(mutation) => {
+            let entry = Entry { version, since: replica.since, mutation };
+            let message = Mutate { born_us, entries: vec![entry], forward: Vec::new() };
+            mutate::encode(&message, &mut body);
+        }
+        Err(error) => return Box::pin(async move { Err(error.into()) }),
+    }
+    let answer = replicator.peers().call(PeerCall { to: replica.replica, verb, group, deadline, body });
+    Box::pin(async move { answer.await.map(|_| ()).map_err(ReplicaFailure::of_peer) })
 }
 
 /// Counts a write that came from another shard or node. Counters are not limited.

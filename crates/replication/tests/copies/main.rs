@@ -4,6 +4,8 @@
 //! of nodes but the first go through their bytes (`nodes`).
 
 mod answers;
+mod batches;
+mod hints;
 mod levels;
 mod nodes;
 mod pages;

@@ -17,8 +17,8 @@ use model::tablet::Replica;
 use model::{RowView, Table, TableId, Token};
 use reactor::Deadline;
 use reactor::sim::{DiskFaults, World};
-use replication::Replicator;
-use replication::peers::{PeerAnswer, PeerCall, PeerError, PeerErrorKind, Peers};
+use replication::peers::{NodeChange, NodeListener, PeerAnswer, PeerCall, PeerError, PeerErrorKind, Peers};
+use replication::{HintsConfig, Replicator};
 use storage::{Dead, Flow, Place, RowConsumer, Storage, StorageConfig};
 use wire::node::answer::{Answer, AnswerBuilder, End};
 use wire::node::frame::Verb;
@@ -39,6 +39,11 @@ const VERSION: u64 = 1_000_000;
 /// The table in which a node has its copy.
 pub(crate) const fn id_of(node: u16) -> TableId {
     TableId([node as u8; 16])
+}
+
+/// The host id of a node.
+pub(crate) fn host_of(node: u16) -> [u8; 16] {
+    [node as u8; 16]
 }
 
 /// What a node does with requests.
@@ -76,11 +81,19 @@ pub(crate) struct Others {
     pub(crate) lies: Cell<bool>,
     /// How long each request takes.
     pub(crate) slow: Cell<Option<Duration>>,
+    listeners: RefCell<Vec<NodeListener>>,
 }
 
 impl Others {
     pub(crate) fn set(&self, node: u16, mood: Mood) {
+        let was_up = self.mood(node) != Mood::Down;
         self.moods.borrow_mut().insert(node, mood);
+        let is_up = mood != Mood::Down;
+        if was_up != is_up {
+            let change = if is_up { NodeChange::Up(node) } else { NodeChange::Down(node) };
+            let listeners = self.listeners.borrow().clone();
+            listeners.iter().for_each(|listener| listener(change));
+        }
     }
 
     fn mood(&self, node: u16) -> Mood {
@@ -91,6 +104,10 @@ impl Others {
 impl Peers for Others {
     fn is_up(&self, replica: Replica) -> bool {
         self.mood(replica.node) != Mood::Down
+    }
+
+    fn on_change(&self, listener: NodeListener) {
+        self.listeners.borrow_mut().push(listener);
     }
 
     fn call(&self, call: PeerCall) -> PeerAnswer {
@@ -116,7 +133,7 @@ impl Peers for Others {
             }
             Mood::Overloaded => return fault(PeerErrorKind::Overloaded),
         }
-        if self.refuse_writes.get() && call.verb == Verb::Mutate {
+        if self.refuse_writes.get() && matches!(call.verb, Verb::Mutate | Verb::Hint) {
             return fault(PeerErrorKind::Failed);
         }
         self.calls.borrow_mut().push((node, call.verb));
@@ -146,10 +163,16 @@ pub(crate) fn renamed(mutation: &[u8], table: TableId) -> Vec<u8> {
 
 /// A request of the test's table as one of a node's own.
 fn to_node(replicator: &Replicator, node: u16, verb: Verb, body: &[u8]) -> Vec<u8> {
+    if matches!(verb, Verb::BatchLog | Verb::BatchDone) {
+        // All nodes keep batches in one place here.
+        let mut body = body.to_vec();
+        body[15] ^= node as u8;
+        return body;
+    }
     let table = replicator.storage().schema().table_by_id(id_of(node)).cloned().expect("a node's table");
     let routing = replicator.routing(&table);
     let (version, since) = (routing.version(), routing.since(model::tablet::TabletId(0))[0]);
-    if verb != Verb::Mutate {
+    if !matches!(verb, Verb::Mutate | Verb::Hint) {
         let mut body = body.to_vec();
         body[..16].copy_from_slice(&table.id().0);
         body[16..24].copy_from_slice(&version.to_le_bytes());
@@ -223,12 +246,16 @@ impl Nodes {
         let replication = replication.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let options = KeyspaceOptions { replication, durable_writes: true, tablets: None };
         let keyspace = SchemaChange::CreateKeyspace { name: "k".to_owned(), options };
-        cluster::change_schema(&keyspace).await.expect("a keyspace");
+        // A later life of the node has them already.
+        let is_new = storage.schema().keyspace("k").is_none();
+        if is_new {
+            cluster::change_schema(&keyspace).await.expect("a keyspace");
+        }
         let mut ids: Vec<TableId> = replicas.iter().map(|node| id_of(*node)).collect();
         ids.extend([TABLE, ALL]);
         ids.sort();
         ids.dedup();
-        for mut change in writes::changes(&ids).into_iter().skip(1) {
+        for mut change in writes::changes(&ids).into_iter().skip(1).filter(|_| is_new) {
             if let SchemaChange::CreateTable(definition) = &mut change {
                 definition.options.gc_grace_seconds = gc_grace_seconds;
             }
@@ -236,11 +263,13 @@ impl Nodes {
         }
         let record = |(number, data_center, rack): &Site| {
             let (data_center, rack) = ((*data_center).to_owned(), (*rack).to_owned());
-            (*number, NodeRecord { number: *number, data_center, rack, ..NodeRecord::default() })
+            let host_id = host_of(*number);
+            (*number, NodeRecord { number: *number, host_id, data_center, rack, ..NodeRecord::default() })
         };
         let placed: Vec<_> = replicas.iter().map(|node| Placed { node: *node, shard: 0, since: 0 }).collect();
         let map = MapParts { version: VERSION, log2: 1, tablets: vec![placed; 2], truncated: 0 };
-        View::here().pretend(sites.iter().map(record).collect(), TABLE, map);
+        let records: cluster::Nodes = sites.iter().map(record).collect();
+        View::here().pretend(records, TABLE, map);
         let others = Rc::new(Others::default());
         let replicator = Replicator::with_peers(storage, sites[0].1, Rc::clone(&others) as Rc<dyn Peers>);
         others.replicator.replace(Some(replicator.clone()));
@@ -250,6 +279,24 @@ impl Nodes {
 
     pub(crate) fn storage(&self) -> &Storage {
         self.replicator.storage()
+    }
+
+    /// As [`Nodes::open`], with hints and kept batches.
+    pub(crate) async fn open_late(replicas: &[u16], gc_grace_seconds: u32, config: HintsConfig) -> Self {
+        let nodes = Self::open(&RF3, &THREE, replicas, gc_grace_seconds).await;
+        nodes.replicator.start_late(config).await.expect("hints");
+        // The first look at what is to be delivered is over before the test begins.
+        reactor::sleep(Duration::from_millis(100)).await;
+        nodes
+    }
+
+    /// Has other replicas from now on.
+    pub(crate) fn move_to(&self, replicas: &[u16]) {
+        let placed: Vec<_> =
+            replicas.iter().map(|node| Placed { node: *node, shard: 0, since: VERSION + 1 }).collect();
+        let map = MapParts { version: VERSION + 1, log2: 1, tablets: vec![placed; 2] };
+        let nodes = (*View::here().nodes()).clone();
+        View::here().pretend(nodes, TABLE, map);
     }
 
     /// Gives a write to one node.
@@ -321,6 +368,41 @@ impl RowConsumer for Reader {
         self.dead += dead.tombstones;
         Flow::Continue
     }
+}
+
+/// Runs `work` in several lives of one simulated node, which forgets at each end what was not synced. A life
+/// ends when its work says so.
+pub(crate) fn run_lives<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    lives: usize,
+    work: impl Fn(usize) -> F + 'static,
+) -> Result<(), String> {
+    let mut world = World::new(seed);
+    let (life, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (of_life, of_done) = (Rc::clone(&life), Rc::clone(&done));
+    let work = Rc::new(work);
+    let id = world.add_node_with(1, DiskFaults::default(), move |_| {
+        let (work, done, life) = (Rc::clone(&work), Rc::clone(&of_done), of_life.get());
+        async move {
+            work(life).await;
+            done.set(done.get() + 1);
+            pending::<()>().await;
+        }
+    });
+    for number in 1..=lives {
+        let ended = world.run_steps(STEPS_MAX, |world| done.get() == number || world.outcome(id).is_some());
+        match world.outcome(id) {
+            Some(Err(problem)) => return Err(problem),
+            _ if done.get() == number => {}
+            _ => return Err(format!("life {number} does not end: {ended:?}")),
+        }
+        if number < lives {
+            life.set(number);
+            world.crash(id);
+            world.restart(id);
+        }
+    }
+    Ok(())
 }
 
 /// Runs `work` on one simulated node.

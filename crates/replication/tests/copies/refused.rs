@@ -8,8 +8,7 @@ use model::mutation::MutationView;
 use model::partition_key::DecoratedKey;
 use reactor::Deadline;
 use replication::{
-    Ballot, BatchFailure, BatchWrite, CasDeadlines, CasError, CasRead, CasRequest, Consistency, NotYet,
-    ReadLimits, ReplicationError,
+    Ballot, CasDeadlines, CasError, CasRead, CasRequest, Consistency, NotYet, ReadLimits, ReplicationError,
 };
 use storage::{PartitionRange, ReadCommand};
 use wire::node::fault::FaultKind;
@@ -76,17 +75,6 @@ fn conditions_over_several_replicas_are_refused() {
 }
 
 #[test]
-fn logged_batches_over_several_replicas_are_refused() {
-    with_three(|nodes| async move {
-        let write = BatchWrite { table: nodes.table.clone(), mutation: mutation(&nodes) };
-        let written = nodes.replicator.write_batch([7; 16], vec![write], Consistency::One, deadline()).await;
-        let Err(BatchFailure::Write { at: 0, error }) = written else { panic!("{written:?}") };
-        refused(&nodes, &error, NotYet::LoggedBatches);
-        nodes.close();
-    });
-}
-
-#[test]
 fn a_replica_takes_only_what_is_for_it() {
     with_three(|nodes| async move {
         let bytes = mutation(&nodes);
@@ -95,7 +83,10 @@ fn a_replica_takes_only_what_is_for_it() {
             let mutation = MutationView::parse(&bytes).expect("a mutation");
             let entries = vec![Entry { version, since, mutation }];
             let mut out = Vec::new();
-            mutate::encode(&Mutate { born_us: 1, entries, forward: Vec::new() }, &mut out);
+            mutate::encode(
+                &Mutate { born_us: reactor::wall_clock_us(), entries, forward: Vec::new() },
+                &mut out,
+            );
             out
         };
         let routing = nodes.replicator.routing(&nodes.table);

@@ -9,7 +9,7 @@ use cluster::ClusterOptions;
 use cluster::net::InternodeCompression;
 use query::guardrails::{Guardrails, Threshold, WriteGuardrails};
 use query::{EngineConfig, QueryError};
-use replication::Replicator;
+use replication::{HintsConfig, Replicator};
 use storage::{
     CommitlogSync, Identity, PartitionGuards, PartitionLimit, Storage, StorageConfig, StorageError,
 };
@@ -34,7 +34,9 @@ impl Shard {
     /// Recovers this shard's data and builds the layers on it.
     pub(crate) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
         let shards = reactor::shard_count();
-        let (storage, engine) = (storage_config(config, shards), engine_config(config, identity));
+        let storage = storage_config(config, shards);
+        let mut engine = engine_config(config, identity);
+        engine.hints = Some(hints_config(config, &storage));
         let options = cluster_options(config, &storage);
         let opened = query::node::open_in(storage, engine, options).await;
         let engine = opened.map_err(|error| match error {
@@ -68,6 +70,7 @@ impl Shard {
     /// Ends writing: memtables are flushed and the commit log is closed. Reads continue.
     pub(crate) async fn drain(&self) -> Result<(), StorageError> {
         self.replicator.stop().await;
+        self.replicator.stop_late().await;
         self.storage.drain().await
     }
 
@@ -102,6 +105,9 @@ pub(super) fn places(config: &Config, memtable_bytes: u64) -> StorageConfig {
     if let Some(commitlog_dir) = &config.commitlog_dir {
         places.commitlog_dir.clone_from(commitlog_dir);
     }
+    if let Some(hints_dir) = &config.hints.folder {
+        places.hints_dir.clone_from(hints_dir);
+    }
     places.accept_missing.clone_from(&config.accept_missing);
     places
 }
@@ -124,6 +130,24 @@ fn cluster_options(config: &Config, storage: &StorageConfig) -> Option<ClusterOp
         },
         folder: storage.schema_dir.clone(),
     })
+}
+
+/// Hints as configured, in this node's folder of them.
+fn hints_config(config: &Config, storage: &StorageConfig) -> HintsConfig {
+    let hints = config.hints.clone();
+    HintsConfig {
+        folder: storage.hints_dir.clone(),
+        is_on: hints.is_on,
+        data_centers_without: hints.data_centers_without,
+        window: hints.window,
+        host_bytes_max: hints.host_bytes_max,
+        file_bytes_max: hints.file_bytes_max,
+        sync_every: hints.sync_every,
+        bytes_per_second: hints.bytes_per_second,
+        hosts_at_once: hints.hosts_at_once,
+        batch_bytes_per_second: hints.batch_bytes_per_second,
+        batch_patience: config.write_timeout.saturating_mul(2),
+    }
 }
 
 fn storage_config(config: &Config, shards: usize) -> StorageConfig {

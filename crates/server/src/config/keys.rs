@@ -8,7 +8,7 @@ use cql::SameNames;
 use reactor::log::Level;
 
 use super::value::Value;
-use super::{Config, Driver, admin, guardrails, topology};
+use super::{Config, Driver, admin, guardrails, hints, topology};
 
 pub(super) type Setter = fn(&mut Config, &Value) -> Result<(), String>;
 
@@ -23,7 +23,12 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn all() -> impl Iterator<Item = &'static (&'static str, Setter)> {
-    SETTERS.iter().chain(guardrails::SETTERS).chain(admin::SETTERS).chain(topology::SETTERS)
+    SETTERS
+        .iter()
+        .chain(guardrails::SETTERS)
+        .chain(admin::SETTERS)
+        .chain(topology::SETTERS)
+        .chain(hints::SETTERS)
 }
 
 const SETTERS: &[(&str, Setter)] = &[
@@ -152,7 +157,7 @@ pub(super) fn choice<T: Copy>(value: &Value, words: &[(&str, T)]) -> Result<T, S
     })
 }
 
-fn text(value: &Value) -> Result<String, String> {
+pub(super) fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::Text(text) if !text.is_empty() => Ok(text.clone()),
         Value::Integer(number) => Ok(number.to_string()),
@@ -160,7 +165,7 @@ fn text(value: &Value) -> Result<String, String> {
     }
 }
 
-fn path(value: &Value) -> Result<PathBuf, String> {
+pub(super) fn path(value: &Value) -> Result<PathBuf, String> {
     match value {
         Value::Text(text) if !text.is_empty() => Ok(PathBuf::from(text)),
         _ => Err(format!("expected a path, found {value}")),
@@ -276,7 +281,7 @@ fn index_bytes(bytes: u64) -> Result<u32, String> {
         .ok_or_else(|| format!("expected from 1KiB to 1GiB, found {bytes} bytes"))
 }
 
-fn milliseconds(value: &Value) -> Result<Duration, String> {
+pub(super) fn milliseconds(value: &Value) -> Result<Duration, String> {
     count(value, 1, 1 << 40).map(Duration::from_millis)
 }
 
@@ -291,7 +296,7 @@ pub(super) fn size(value: &Value) -> Result<u64, String> {
 }
 
 /// Bytes per second, such as `64MiB/s`; 0 for no limit.
-fn rate(value: &Value) -> Result<u64, String> {
+pub(super) fn rate(value: &Value) -> Result<u64, String> {
     let bytes = match value {
         Value::Integer(0) => Some(0),
         Value::Text(text) => text.trim().strip_suffix("/s").and_then(|size| {

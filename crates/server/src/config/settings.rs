@@ -71,8 +71,24 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     ] {
         add(name, milliseconds(time));
     }
+    hints(config, &mut add);
     guardrails(config, &mut add);
     all
+}
+
+fn hints(config: &Config, add: &mut impl FnMut(&str, String)) {
+    let hints = &config.hints;
+    let rate = |bytes: u64| format!("{}KiB", bytes >> 10);
+    add("hints_directory", or_null(hints.folder.as_deref().map(|path| path.display())));
+    add("hinted_handoff_enabled", hints.is_on.to_string());
+    add("hinted_handoff_disabled_datacenters", format!("[{}]", hints.data_centers_without.join(", ")));
+    add("max_hint_window", milliseconds(hints.window));
+    add("max_hints_size_per_host", bytes(hints.host_bytes_max));
+    add("max_hints_file_size", bytes(hints.file_bytes_max));
+    add("hints_flush_period", milliseconds(hints.sync_every));
+    add("hinted_handoff_throttle", rate(hints.bytes_per_second));
+    add("max_hints_delivery_threads", hints.hosts_at_once.to_string());
+    add("batchlog_replay_throttle", rate(hints.batch_bytes_per_second));
 }
 
 fn guardrails(config: &Config, add: &mut impl FnMut(&str, String)) {

@@ -167,6 +167,35 @@ fn guardrails_of_reads_and_writes_have_cassandras_keys() {
 }
 
 #[test]
+fn hints_have_cassandras_keys() {
+    let (config, warnings) = parse(
+        "hints_directory: /h\nhinted_handoff_enabled: false\nhinted_handoff_disabled_datacenters: [a, b]\n\
+         max_hint_window: 2h\nmax_hints_size_per_host: 1GiB\nmax_hints_file_size: 8MiB\nhints_flush_period: 5s\n\
+         hinted_handoff_throttle: 512KiB\nmax_hints_delivery_threads: 4\nbatchlog_replay_throttle_in_kb: 3\n",
+    )
+    .unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    let expected = super::HintsConfig {
+        folder: Some("/h".into()),
+        is_on: false,
+        data_centers_without: vec!["a".to_owned(), "b".to_owned()],
+        window: Duration::from_secs(7200),
+        host_bytes_max: 1 << 30,
+        file_bytes_max: 8 << 20,
+        sync_every: Duration::from_secs(5),
+        bytes_per_second: 512 << 10,
+        hosts_at_once: 4,
+        batch_bytes_per_second: 3 << 10,
+    };
+    assert_eq!(config.hints, expected);
+    let (config, _) = parse("max_hints_size_per_host: 0B\nhinted_handoff_throttle: 0KiB\n").unwrap();
+    assert_eq!((config.hints.host_bytes_max, config.hints.bytes_per_second), (0, 0));
+    for wrong in ["max_hints_file_size: 1KiB", "max_hints_delivery_threads: 0", "max_hint_window: long"] {
+        assert!(parse(&format!("{wrong}\n")).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn keys_of_both_worlds_are_understood() {
     let (config, warnings) = parse(
         "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\

@@ -117,6 +117,9 @@ pub(crate) enum EntryKind {
     BatchDone = 7,
     /// A part of an entry that is longer than half a segment (`pieces`).
     Piece = 8,
+    /// A batch that this node keeps for a coordinator. Payload: an id, the time at which it was begun, then
+    /// mutations, each with its length.
+    KeptBatch = 9,
 }
 
 impl EntryKind {
@@ -130,6 +133,7 @@ impl EntryKind {
             6 => Self::Batch,
             7 => Self::BatchDone,
             8 => Self::Piece,
+            9 => Self::KeptBatch,
             _ => return None,
         })
     }

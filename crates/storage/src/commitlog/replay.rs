@@ -51,6 +51,8 @@ pub(crate) struct OldLog {
     pub(crate) truncated_files: BTreeMap<TableId, Vec<u64>>,
     /// Unfinished batches, with their positions.
     batches: BTreeMap<BatchId, (Position, Vec<u8>)>,
+    /// As `batches`, of those that were kept for coordinators.
+    kept: BTreeMap<BatchId, (Position, Vec<u8>)>,
     /// Number of mutations of each table.
     pub(crate) entries_of: BTreeMap<TableId, u64>,
 }
@@ -91,6 +93,7 @@ impl OldLog {
             flushed: Flushes::default(),
             truncated_files: BTreeMap::new(),
             batches: BTreeMap::new(),
+            kept: BTreeMap::new(),
             entries_of: BTreeMap::new(),
         };
         let (gaps, durable) = log.look_through().await?;
@@ -131,6 +134,7 @@ impl OldLog {
                         | EntryKind::Truncate
                         | EntryKind::Flushed
                         | EntryKind::Batch
+                        | EntryKind::KeptBatch
                         | EntryKind::BatchDone
                         | EntryKind::Piece => {}
                     }
@@ -227,9 +231,14 @@ impl OldLog {
                         let Some((id, mutations)) = payload.split_first_chunk() else { continue };
                         self.batches.insert(*id, (place, mutations.to_vec()));
                     }
+                    EntryKind::KeptBatch => {
+                        let Some((id, rest)) = payload.split_first_chunk() else { continue };
+                        self.kept.insert(*id, (place, rest.to_vec()));
+                    }
                     EntryKind::BatchDone => {
                         let Ok(id) = BatchId::try_from(payload) else { continue };
                         self.batches.remove(&id);
+                        self.kept.remove(&id);
                     }
                     EntryKind::Mutation => {
                         if let Some(table) = table_of(payload) {
@@ -260,6 +269,17 @@ impl OldLog {
             each(*id, mutations).await?;
         }
         Ok(())
+    }
+
+    /// The unfinished batches that were kept for coordinators: for each its position, and itself without the
+    /// mutations that were truncated. One that is damaged inside is left out.
+    pub(crate) fn unfinished_kept(&self) -> impl Iterator<Item = (Position, Kept)> + '_ {
+        self.kept.iter().filter_map(|(id, (place, payload))| {
+            let (born_us, mutations) = payload.split_first_chunk()?;
+            let mutations = batch_mutations(mutations).filter(|bytes| !self.is_truncated(*place, bytes));
+            let mutations = mutations.map(<[u8]>::to_vec).collect();
+            Some((*place, Kept { id: *id, born_us: i64::from_le_bytes(*born_us), mutations }))
+        })
     }
 
     /// Whether the table of a mutation was truncated behind `place`.
@@ -527,15 +547,39 @@ async fn open_segments(
 /// Names a batch: a time UUID.
 pub(crate) type BatchId = [u8; 16];
 
+/// A batch that is kept for a coordinator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) id: BatchId,
+    /// When its coordinator began it, microseconds since 1970.
+    pub(crate) born_us: i64,
+    pub(crate) mutations: Vec<Vec<u8>>,
+}
+
+/// The payload of a batch that is kept for a coordinator.
+pub(crate) fn encode_kept<'m>(
+    id: BatchId,
+    born_us: i64,
+    mutations: impl Iterator<Item = &'m [u8]>,
+) -> Vec<u8> {
+    let mut bytes = [&id[..], &born_us.to_le_bytes()].concat();
+    append_batched(&mut bytes, mutations);
+    bytes
+}
+
 /// The payload of a batch.
 pub(crate) fn encode_batch<'m>(id: BatchId, mutations: impl Iterator<Item = &'m [u8]>) -> Vec<u8> {
     let mut bytes = id.to_vec();
+    append_batched(&mut bytes, mutations);
+    bytes
+}
+
+fn append_batched<'m>(bytes: &mut Vec<u8>, mutations: impl Iterator<Item = &'m [u8]>) {
     for mutation in mutations {
         // A mutation too long for this was refused by its size before.
         bytes.extend_from_slice(&u32::try_from(mutation.len()).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend_from_slice(mutation);
     }
-    bytes
 }
 
 /// The mutations in a batch's payload; `bytes` begins behind the id. A broken mutation ends the list.

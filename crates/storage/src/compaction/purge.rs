@@ -27,13 +27,20 @@ impl Storage {
         if tablet.keeps_tombstones() {
             return 0;
         }
-        let has_one_copy = || {
-            let schema = self.borrow_schema();
-            schema
-                .keyspace(table.keyspace())
-                .is_some_and(|keyspace| has_one_copy(&keyspace.options.replication))
-        };
-        gc_before(table.options(), has_one_copy, now)
+        self.purge_horizon(table, now)
+    }
+
+    /// Tombstones of the table with a local time before this, in seconds, may be gone where `now` is the
+    /// time; 0 if none may. A write that is older must not be applied: what deleted its data may be
+    /// forgotten.
+    pub fn purge_horizon(&self, table: &Table, now: u32) -> u32 {
+        gc_before(table.options(), || self.has_one_copy(table), now)
+    }
+
+    fn has_one_copy(&self, table: &Table) -> bool {
+        let schema = self.borrow_schema();
+        let keyspace = schema.keyspace(table.keyspace());
+        keyspace.is_some_and(|keyspace| has_one_copy(&keyspace.options.replication))
     }
 
     /// Whether compactions of the table on this shard may drop tombstones, as far as operators are concerned.

@@ -78,18 +78,11 @@ impl Storage {
         }
         let mut finished = Vec::new();
         for (at, (_, log)) in logs.iter().enumerate() {
-            log.unfinished_batches(async |id, mutations| {
-                report.batches += 1;
-                reactor::info!("a batch that a crash interrupted is finished"; mutations = mutations.len());
-                for bytes in mutations {
-                    self.apply_of_batch(&mut foreign, bytes).await?;
-                }
-                if own == Some(at) {
-                    finished.push(id);
-                }
-                Ok(())
-            })
-            .await?;
+            let batches = self.finish_batches(log, &mut foreign).await?;
+            report.batches += batches.len() as u64;
+            let is_own = own == Some(at);
+            finished.extend(batches.into_iter().filter(|_| is_own));
+            self.take_over_kept(log, is_own.then_some(&holds)).await?;
         }
         foreign.finish(self).await?;
         self.note_moved(moved).await?;
@@ -113,6 +106,25 @@ impl Storage {
             }
         }
         Ok(())
+    }
+
+    /// Applies the batches of an old log that have no end; returns their ids.
+    async fn finish_batches(
+        &self,
+        log: &OldLog,
+        foreign: &mut Foreign,
+    ) -> Result<Vec<[u8; 16]>, StorageError> {
+        let mut finished = Vec::new();
+        log.unfinished_batches(async |id, mutations| {
+            reactor::info!("a batch that a crash interrupted is finished"; mutations = mutations.len());
+            for bytes in mutations {
+                self.apply_of_batch(foreign, bytes).await?;
+            }
+            finished.push(id);
+            Ok(())
+        })
+        .await?;
+        Ok(finished)
     }
 
     /// The tablet and the shard that an entry of an old log goes to; `None`, which `report` counts, if it

@@ -302,7 +302,7 @@ fn a_folder_that_was_marked_and_is_another_ones_or_gone_refuses_the_identity() {
     let id = identify(first.path()).unwrap();
     assert_eq!(identify(first.path()).unwrap(), id);
     identify(second.path()).unwrap();
-    for folder in ["data", "commitlog", "schema", "manifest"] {
+    for folder in ["data", "commitlog", "schema", "manifest", "hints"] {
         let (mine, theirs) = (first.path().join(folder), second.path().join(folder));
         let aside = first.path().join("aside");
         std::fs::rename(&mine, &aside).unwrap();

@@ -64,6 +64,12 @@ codes! {
     ReadIndex = 9,
     /// Are you in a cluster ([`super::control::Status`])?
     Status = 10,
+    /// Apply mutations that were kept for a while, unless they are too old by now ([`super::mutate`]).
+    Hint = 11,
+    /// Keep a batch until you are told that it is done ([`super::batch`]).
+    BatchLog = 12,
+    /// A batch is done ([`super::batch`]).
+    BatchDone = 13,
     /// Count, as the leader of a counter update ([`super::count`]).
     Count = 20,
 }

@@ -7,6 +7,7 @@
 //! proportion to its input.
 
 pub mod answer;
+pub mod batch;
 mod cbor;
 pub mod control;
 pub mod count;

@@ -1,10 +1,13 @@
 //! The rows of each view, from the shards' data.
 
+use std::collections::BTreeMap;
+
 use cluster::View;
 use cluster::liveness::Liveness;
-use cluster::nodes::NodeState;
+use cluster::nodes::{NodeRecord, NodeState};
 use reactor::Group;
 use reactor::metrics::{Sample, Value};
+use replication::{PendingHints, Replicator};
 use statement::terms::time::parse_timestamp;
 use storage::{CompactionStats, SnapshotInfo, TableReport};
 
@@ -142,6 +145,49 @@ pub(in super::super) fn client(rows: &mut Rows<'_>, client: &ClientRow) {
         row.bigint("request_count", bigint(client.requests));
         row.boolean("ssl_enabled", false);
         row.text("username", &client.user);
+    });
+}
+
+/// Hints for a node, from all shards.
+pub(super) struct WaitingHints {
+    pending: PendingHints,
+    node: Option<NodeRecord>,
+    is_up: bool,
+}
+
+/// The sums of the shards' hints, by host.
+pub(super) fn waiting(replicator: &Replicator, shards: Vec<PendingHints>) -> Vec<WaitingHints> {
+    let mut sums: BTreeMap<[u8; 16], PendingHints> = BTreeMap::new();
+    for hints in shards {
+        let sum = sums.entry(hints.host_id).or_insert(PendingHints { files: 0, ..hints });
+        sum.files += hints.files;
+        sum.newest_us = sum.newest_us.max(hints.newest_us);
+        sum.oldest_us = sum.oldest_us.min(hints.oldest_us);
+    }
+    let nodes = replicator.view().nodes();
+    let with_node = |pending: PendingHints| {
+        let node = nodes.values().find(|node| node.host_id == pending.host_id).cloned();
+        let is_up = node.as_ref().is_some_and(|node| replicator.is_up(node.number));
+        WaitingHints { pending, node, is_up }
+    };
+    sums.into_values().map(with_node).collect()
+}
+
+pub(super) fn hints(rows: &mut Rows<'_>, waiting: &WaitingHints) {
+    let WaitingHints { pending, node, is_up } = waiting;
+    rows.row(|row| {
+        row.uuid("host_id", pending.host_id);
+        row.int("files", int(pending.files));
+        row.timestamp("newest", pending.newest_us / 1000);
+        row.timestamp("oldest", pending.oldest_us / 1000);
+        // Of a node that has left nothing more is known.
+        row.text("status", if *is_up { "UP" } else { "DOWN" });
+        if let Some(node) = node {
+            row.inet("address", node.listen.ip());
+            row.int("port", i32::from(node.listen.port()));
+            row.text("dc", &node.data_center);
+            row.text("rack", &node.rack);
+        }
     });
 }
 

@@ -32,6 +32,8 @@ pub(super) enum View {
     Clients,
     /// Running compactions.
     Compactions,
+    /// Hints for other nodes.
+    Hints,
     /// Running requests.
     Requests,
     /// The configuration.
@@ -69,7 +71,7 @@ static VIEWS: [(&str, View); 43] = [
     ("max_sstable_duration", View::Tables(fill::durations)),
     ("max_sstable_size", View::Tables(|rows, reports| fill::sizes(rows, reports, |r| r.file_bytes_max))),
     ("network_permissions_cache_keys", View::Empty),
-    ("pending_hints", View::Empty),
+    ("pending_hints", View::Hints),
     ("permissions_cache_keys", View::Empty),
     ("queries", View::Requests),
     ("repair_jobs", View::Empty),

@@ -1,11 +1,14 @@
 //! Logged batches: writes to several partitions that all happen, or none.
 //!
 //! The batch goes into a batch log first, then its writes go to their replicas, then the batch is removed
-//! from the batch log. Today the one replica of the batch log is this shard's own storage
-//! ([`Storage::log_batch`](storage::Storage::log_batch)); other nodes would get the same bytes at the same
-//! three moments. A batch that a crash interrupts is finished by the next start. A batch that an overloaded
-//! shard or a lost client interrupts is finished by a task here. A reader may see some of the writes before
-//! the others: a batch is atomic, not isolated.
+//! from the batch log. Where all replicas are this node's, the batch log is this shard's own
+//! ([`Storage::log_batch`](storage::Storage::log_batch)): a batch that a crash interrupts is finished by the
+//! next start, one that an overloaded shard or a lost client interrupts by a task here. Otherwise other nodes
+//! keep the batch (`coordinate`, `keep`) and finish it if this one does not. A reader may see some of the
+//! writes before the others: a batch is atomic, not isolated.
+
+mod coordinate;
+mod keep;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +19,7 @@ use reactor::{Deadline, Group};
 use storage::LoggedBatch;
 
 use crate::consistency::Consistency;
-use crate::error::{NotYet, ReplicaFailure, ReplicationError};
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::Replicator;
 
 /// Batches that are tried again at once; beyond it they are left to their clients.
@@ -51,10 +54,9 @@ impl Replicator {
     /// Writes a batch under `id`, a time UUID that no other batch has.
     ///
     /// # Errors
-    /// Before anything is written: [`BatchFailure::Write`] if a write is too large, too few replicas are
-    /// alive, or a partition has other replicas than one of this node ([`ReplicationError::NotYet`]).
-    /// [`BatchFailure::Log`] if the batch did not happen. Later [`BatchFailure::Write`] if the batch will
-    /// happen, but has not in time.
+    /// Before anything is written: [`BatchFailure::Write`] if a write is too large or too few replicas are
+    /// alive. [`BatchFailure::Log`] if the batch did not happen. Later [`BatchFailure::Write`] if the batch
+    /// will happen, but has not in time.
     pub async fn write_batch(
         &self,
         id: [u8; 16],
@@ -62,8 +64,13 @@ impl Replicator {
         consistency: Consistency,
         deadline: Deadline,
     ) -> Result<(), BatchFailure> {
+        let mut is_only_here = true;
         for (at, write) in writes.iter().enumerate() {
-            self.check_batched(write, consistency).map_err(|error| BatchFailure::Write { at, error })?;
+            let checked = self.check_batched(write, consistency);
+            is_only_here &= checked.map_err(|error| BatchFailure::Write { at, error })?;
+        }
+        if !is_only_here {
+            return Box::pin(self.write_kept_batch(id, &writes, consistency, deadline)).await;
         }
         let mutations = writes.iter().map(|write| write.mutation.as_slice());
         let logged = self.storage().log_batch(id, mutations, deadline).await;
@@ -82,14 +89,21 @@ impl Replicator {
         Ok(())
     }
 
-    /// Refuses a write that would fail before it is sent, or whose partition has replicas that the batch log
-    /// does not reach yet.
-    fn check_batched(&self, write: &BatchWrite, consistency: Consistency) -> Result<(), ReplicationError> {
+    /// Refuses a write that would fail before it is sent; returns whether its partition has one replica, on
+    /// this node.
+    fn check_batched(&self, write: &BatchWrite, consistency: Consistency) -> Result<bool, ReplicationError> {
         self.check_size(&write.mutation)?;
         let view = MutationView::trusted(&write.mutation);
         let token = view.map_err(|error| ReplicaFailure::from(error).here(1))?.token;
-        self.only_shard_of(&write.table, token, NotYet::LoggedBatches)?;
-        self.require(&write.table, token, consistency).map(|_| ())
+        let own = self.own().node;
+        let is_only_here = self.view().with_routing(&write.table, |routing| {
+            let replicas = routing.replicas(routing.tablets().tablet_of(token));
+            matches!(replicas, [replica] if replica.node == own)
+        });
+        if is_only_here {
+            self.require(&write.table, token, consistency)?;
+        }
+        Ok(is_only_here)
     }
 
     /// Retries the remaining writes of a batch until each is written or its table is gone.
@@ -113,6 +127,7 @@ impl Replicator {
             }
             writes = left;
         }
+        batch.leave_to_next_start();
     }
 }
 
@@ -125,8 +140,7 @@ struct Promise<'r> {
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
         let Some((batch, writes)) = self.rest.take() else { return };
-        // While the shard drains the next start does it.
-        let Some(hold) = self.replicator.storage().enter() else { return };
+        let Some(hold) = self.replicator.storage().enter() else { return batch.leave_to_next_start() };
         let Some(place) = self.replicator.begin_retry(RETRIES_MAX) else {
             reactor::warn_limited!("too many logged batches are being tried again: one is left unfinished");
             return;
