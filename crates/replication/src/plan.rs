@@ -118,7 +118,8 @@ impl Plan {
         let nodes = replicator.view().nodes();
         let near = Near::new(replicator, &nodes);
         let scope = level.scope(counts);
-        let none = Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
+        let none =
+            Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
         let (mut alive, mut placed) = (none.clone(), none);
         let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
         for (replica, since) in routing.replicas(tablet).iter().zip(routing.since(tablet)) {

@@ -33,13 +33,22 @@ impl LoggedBatch {
     }
 }
 
+/// What the coordinator of a batch knew when it began it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchOrigin {
+    /// When that was, microseconds since 1970.
+    pub born_us: i64,
+    /// The latest version of its tables' routings: what truncated one of them later is behind the batch.
+    pub agreed: u64,
+}
+
 /// A batch that this shard keeps for a coordinator, as a start found it.
 #[derive(Debug)]
 pub struct KeptBatch {
     /// Its id.
     pub id: [u8; 16],
-    /// When its coordinator began it, microseconds since 1970.
-    pub born_us: i64,
+    /// What its coordinator knew.
+    pub origin: BatchOrigin,
     /// `model::mutation` bytes, not checked but for the log's checksum; those of truncated tables are left
     /// out.
     pub mutations: Vec<Vec<u8>>,
@@ -49,13 +58,13 @@ pub struct KeptBatch {
 
 impl KeptBatch {
     fn new(kept: Kept, hold: Hold) -> Self {
-        let Kept { id, born_us, mutations } = kept;
-        Self { id, born_us, mutations, logged: LoggedBatch { id, hold } }
+        let Kept { id, origin, mutations } = kept;
+        Self { id, origin, mutations, logged: LoggedBatch { id, hold } }
     }
 }
 
 impl Storage {
-    /// Writes a batch to this shard's log that a coordinator, maybe on another node, begins at `born_us`.
+    /// Writes a batch of a coordinator, maybe on another node, to this shard's log.
     /// Returns once it is as safe there as a write is. A start hands it to [`Storage::take_kept_batches`],
     /// until [`Storage::finish_batch`]. Keeping a batch again moves it to the log's end.
     ///
@@ -63,14 +72,14 @@ impl Storage {
     /// As [`Storage::log_batch`].
     pub async fn keep_batch<'m>(
         &self,
-        (id, born_us): ([u8; 16], i64),
+        (id, origin): ([u8; 16], BatchOrigin),
         mutations: impl Iterator<Item = &'m [u8]>,
         deadline: Deadline,
     ) -> Result<LoggedBatch, StorageError> {
         if self.0.draining.get() {
             return Err(StorageError::Draining);
         }
-        let payload = encode_kept(id, born_us, mutations);
+        let payload = encode_kept(id, origin, mutations);
         self.check_mutation_size(&payload)?;
         let hold = self.0.log.append(EntryKind::KeptBatch, &payload, deadline).await?;
         Ok(LoggedBatch { id, hold })
@@ -96,7 +105,7 @@ impl Storage {
                 Some(hold) => hold.again(),
                 None => {
                     let mutations = kept.mutations.iter().map(Vec::as_slice);
-                    let payload = encode_kept(kept.id, kept.born_us, mutations);
+                    let payload = encode_kept(kept.id, kept.origin, mutations);
                     let until = Deadline::after(self.0.config.start_timeout);
                     is_moved = true;
                     self.0.log.append(EntryKind::KeptBatch, &payload, until).await?

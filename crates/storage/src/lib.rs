@@ -45,7 +45,7 @@ mod warm;
 
 pub use agreed::{AgreedChanges, AgreedSchema, OwnTablet, OwnTablets};
 pub use apply::{ApplyAs, Applying};
-pub use batchlog::{KeptBatch, LoggedBatch};
+pub use batchlog::{BatchOrigin, KeptBatch, LoggedBatch};
 pub use commitlog::CommitlogStats;
 pub use compaction::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,

@@ -402,11 +402,11 @@ proptest! {
 fn a_batch_comes_back_and_what_is_not_whole_is_refused() {
     let mutations: Vec<Vec<u8>> = (1..4).map(|key| deletion(key, &[key], i64::from(key))).collect();
     let views = mutations.iter().map(|bytes| MutationView::parse(bytes).expect("a mutation"));
-    let batch = BatchLog { id: [7; 16], born_us: -5, after_ms: 4000, mutations: views.collect() };
+    let batch = BatchLog { id: [7; 16], born_us: -5, agreed: 9, after_ms: 4000, mutations: views.collect() };
     let mut message = Vec::new();
     batch::encode(&batch, &mut message);
     let decoded = batch::decode(&message).expect("a batch");
-    assert_eq!((decoded.id, decoded.born_us, decoded.after_ms), ([7; 16], -5, 4000));
+    assert_eq!((decoded.id, decoded.born_us, decoded.agreed, decoded.after_ms), ([7; 16], -5, 9, 4000));
     let bytes: Vec<_> = decoded.mutations.iter().map(|mutation| mutation.as_bytes()).collect();
     assert_eq!(bytes, mutations.iter().map(Vec::as_slice).collect::<Vec<_>>());
     for at in 0..message.len() {

@@ -17,6 +17,7 @@ use model::mutation::MutationView;
 use model::tablet::Replica;
 use model::token::murmur3_token;
 use reactor::{Deadline, Group};
+use storage::BatchOrigin;
 use wire::node::batch::{self, BatchLog};
 use wire::node::frame::{Verb, WorkGroup};
 
@@ -114,13 +115,15 @@ impl Replicator {
         writes: &[BatchWrite],
         deadline: Deadline,
     ) -> Result<Keepers, ReplicationError> {
+        let versions = writes.iter().map(|write| self.routing(&write.table).version());
+        let agreed = versions.max().unwrap_or(0);
         let born_us = reactor::wall_clock_us();
         let usual = self.hints().map_or(Duration::ZERO, |hints| hints.config().batch_patience);
         let patience = usual.max(deadline.remaining().saturating_mul(2));
         let candidates = self.keepers(&id);
         if candidates.is_empty() {
             let mutations = writes.iter().map(|write| Rc::from(write.mutation.as_slice())).collect();
-            let batch = NewBatch { id, born_us, patience, mutations };
+            let batch = NewBatch { id, origin: BatchOrigin { born_us, agreed }, patience, mutations };
             let kept = reactor::timeout(deadline, self.keep(batch, deadline)).await;
             kept.unwrap_or(Err(ReplicaFailure::TimedOut)).map_err(|failure| failure.here(1))?;
             return Ok(Keepers::Own);
@@ -130,7 +133,7 @@ impl Replicator {
         let mutations: Result<Vec<_>, _> = mutations.collect();
         let mutations = mutations.map_err(|error| ReplicaFailure::from(error).here(1))?;
         let mut body = Vec::new();
-        batch::encode(&BatchLog { id, born_us, after_ms, mutations }, &mut body);
+        batch::encode(&BatchLog { id, born_us, agreed, after_ms, mutations }, &mut body);
         self.ask_keepers(candidates, body, deadline).await
     }
 

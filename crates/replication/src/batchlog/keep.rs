@@ -15,7 +15,7 @@ use std::time::Duration;
 use model::mutation::MutationView;
 use reactor::metrics::{self, Gauge};
 use reactor::{Deadline, Event, Group, Instant, Semaphore};
-use storage::LoggedBatch;
+use storage::{BatchOrigin, LoggedBatch};
 use wire::node::batch;
 use wire::node::fault::Fault;
 
@@ -66,7 +66,7 @@ impl Default for Keeper {
 
 /// A batch.
 struct Kept {
-    born_us: i64,
+    origin: BatchOrigin,
     mutations: Vec<Rc<[u8]>>,
     logged: LoggedBatch,
     logged_at: Instant,
@@ -84,7 +84,7 @@ impl Kept {
 /// A batch as its coordinator sends it.
 pub(super) struct NewBatch {
     pub(super) id: [u8; 16],
-    pub(super) born_us: i64,
+    pub(super) origin: BatchOrigin,
     /// Time until it is written out.
     pub(super) patience: Duration,
     pub(super) mutations: Vec<Rc<[u8]>>,
@@ -155,7 +155,7 @@ impl Replicator {
         for found in self.storage().take_kept_batches() {
             let mutations = found.mutations.into_iter().map(Rc::from).collect();
             let kept = Kept {
-                born_us: found.born_us,
+                origin: found.origin,
                 mutations,
                 logged: found.logged,
                 logged_at: now,
@@ -202,7 +202,7 @@ impl Replicator {
 
     /// Writes out one batch, and forgets it if all of it is safe; otherwise it is tried again.
     async fn write_out(&self, id: [u8; 16], hints: &Hints) {
-        let Some((born_us, mutations)) = self.look_at(&id) else { return };
+        let Some((origin, mutations)) = self.look_at(&id) else { return };
         let (began, bytes) = (reactor::now(), mutations.iter().map(|mutation| mutation.len() as u64).sum());
         reactor::info!("a logged batch whose coordinator is silent is written out";
             id = model::hex::text(&id), mutations = mutations.len());
@@ -211,7 +211,7 @@ impl Replicator {
             // The next start writes all of it.
             let written = match hints.is_stopping() {
                 true => Err(ReplicaFailure::Stopping),
-                false => self.write_one(mutation, born_us).await,
+                false => self.write_one(mutation, origin).await,
             };
             if let Err(failure) = written {
                 failed = Some(failure);
@@ -227,21 +227,21 @@ impl Replicator {
         };
         reactor::warn_limited!("a logged batch is written out again later";
             id = model::hex::text(&id), reason = failure.text());
-        self.log_again(id, born_us, &mutations).await;
+        self.log_again(id, origin, &mutations).await;
         if let Some(kept) = self.keeper().kept.borrow_mut().get_mut(&id) {
             kept.is_under_way = false;
             kept.due = reactor::now() + AGAIN_AFTER;
         }
     }
 
-    fn look_at(&self, id: &[u8; 16]) -> Option<(i64, Vec<Rc<[u8]>>)> {
+    fn look_at(&self, id: &[u8; 16]) -> Option<(BatchOrigin, Vec<Rc<[u8]>>)> {
         let keeper = self.keeper();
         let kept = keeper.kept.borrow();
-        kept.get(id).map(|kept| (kept.born_us, kept.mutations.clone()))
+        kept.get(id).map(|kept| (kept.origin, kept.mutations.clone()))
     }
 
     /// Writes one mutation of a batch to all of its replicas, or leaves them durable hints.
-    async fn write_one(&self, mutation: &Rc<[u8]>, born_us: i64) -> Result<(), ReplicaFailure> {
+    async fn write_one(&self, mutation: &Rc<[u8]>, origin: BatchOrigin) -> Result<(), ReplicaFailure> {
         let Ok(view) = MutationView::parse(mutation) else {
             reactor::error!("a mutation of a logged batch is damaged, and is left out");
             return Ok(());
@@ -252,8 +252,14 @@ impl Replicator {
                 table = view.table);
             return Ok(());
         };
+        let BatchOrigin { born_us, agreed } = origin;
         if late::is_too_late(self, &table, born_us) {
             late::note_dropped(&table, born_us);
+            return Ok(());
+        }
+        if self.routing(&table).truncated() > agreed {
+            reactor::info!("a mutation of a logged batch is of before its table was truncated, and is left out";
+                table = view.table);
             return Ok(());
         }
         match late::everywhere(self, &table, mutation, born_us, Deadline::after(WRITE_WITHIN)).await {
@@ -263,13 +269,13 @@ impl Replicator {
     }
 
     /// Moves a batch that waits for long to the end of the log.
-    async fn log_again(&self, id: [u8; 16], born_us: i64, mutations: &[Rc<[u8]>]) {
+    async fn log_again(&self, id: [u8; 16], origin: BatchOrigin, mutations: &[Rc<[u8]>]) {
         let is_old = |kept: &Kept| kept.logged_at.elapsed() >= LOGGED_FOR;
         if !self.keeper().kept.borrow().get(&id).is_some_and(is_old) {
             return;
         }
         let bytes = mutations.iter().map(|mutation| &**mutation);
-        match self.storage().keep_batch((id, born_us), bytes, Deadline::after(WRITE_WITHIN)).await {
+        match self.storage().keep_batch((id, origin), bytes, Deadline::after(WRITE_WITHIN)).await {
             Ok(logged) => {
                 let done_meanwhile = match self.keeper().kept.borrow_mut().get_mut(&id) {
                     Some(kept) => {
@@ -320,9 +326,9 @@ impl Replicator {
     }
 
     async fn log(&self, batch: NewBatch, deadline: Deadline) -> Result<(), ReplicaFailure> {
-        let NewBatch { id, born_us, patience, mutations } = batch;
+        let NewBatch { id, origin, patience, mutations } = batch;
         let bytes = mutations.iter().map(|mutation| &**mutation);
-        let logged = self.storage().keep_batch((id, born_us), bytes, deadline).await;
+        let logged = self.storage().keep_batch((id, origin), bytes, deadline).await;
         let is_done = self.keeper().coming.borrow_mut().remove(&id);
         let logged = logged?;
         if is_done == Some(true) {
@@ -331,7 +337,7 @@ impl Replicator {
         }
         let now = reactor::now();
         let kept =
-            Kept { born_us, mutations, logged, logged_at: now, due: now + patience, is_under_way: false };
+            Kept { origin, mutations, logged, logged_at: now, due: now + patience, is_under_way: false };
         self.keeper().insert(id, kept);
         Ok(())
     }
@@ -357,7 +363,7 @@ impl Replicator {
         let message = batch::decode(body).map_err(invalid)?;
         let batch = NewBatch {
             id: message.id,
-            born_us: message.born_us,
+            origin: BatchOrigin { born_us: message.born_us, agreed: message.agreed },
             patience: Duration::from_millis(u64::from(message.after_ms)),
             mutations: message.mutations.iter().map(|mutation| mutation.as_bytes().into()).collect(),
         };

@@ -297,6 +297,9 @@ impl Delivery<'_> {
         if late::is_too_late(self.replicator, &table, hint.born_us) {
             return Outcome::Discarded("it is older than deletions are kept");
         }
+        if self.replicator.routing(&table).truncated() > hint.version {
+            return Outcome::Discarded("its table was truncated");
+        }
         let deadline = Deadline::after(DELIVER_WITHIN);
         let plan = self.replicator.plan_unchecked(&table, view.token);
         let still = plan

@@ -13,6 +13,7 @@ use model::Table;
 use model::mutation::MutationView;
 use reactor::{Deadline, Group, mesh, metrics};
 use smallvec::SmallVec;
+use storage::ApplyAs;
 use wire::node::frame::{Verb, WorkGroup};
 
 use super::send::{self, Sent};
@@ -53,11 +54,11 @@ pub(crate) fn note_dropped(table: &Table, born_us: i64) {
         keyspace = table.keyspace(), table = table.name(), born_us = born_us);
 }
 
-/// This shard has the tablet.
+/// This shard has the tablet, since the command `since`.
 pub(crate) async fn here(
     replicator: &Replicator,
     mutation: &MutationView<'_>,
-    born_us: i64,
+    (born_us, since): (i64, u64),
     deadline: Deadline,
 ) -> Result<(), ReplicaFailure> {
     let table = replicator.storage().borrow_schema().table_by_id(mutation.table).cloned();
@@ -69,7 +70,8 @@ pub(crate) async fn here(
         note_dropped(&table, born_us);
         return Ok(());
     }
-    send::here(replicator, mutation, deadline).await
+    let how = ApplyAs { since: Some(since), synced: false };
+    replicator.storage().apply_as(mutation, how, deadline).await.map_err(ReplicaFailure::from)
 }
 
 /// To one replica, wherever it is. `version` is the one of the routing by which it was found.
@@ -80,12 +82,13 @@ pub(crate) fn to(
     born_us: i64,
     deadline: Deadline,
 ) -> Sent {
+    let origin = (born_us, planned.since);
     match planned.distance {
         Distance::Here => {
             let (replicator, mutation) = (replicator.clone(), Rc::clone(mutation));
             Box::pin(async move {
                 let view = MutationView::parse(&mutation)?;
-                here(&replicator, &view, born_us, deadline).await
+                here(&replicator, &view, origin, deadline).await
             })
         }
         Distance::Node => {
@@ -93,7 +96,7 @@ pub(crate) fn to(
             let called = mesh::call(shard, Group::BACKGROUND, move || async move {
                 let replicator = local_replicator().ok_or_else(ReplicaFailure::starting)?;
                 let view = MutationView::parse(&mutation)?;
-                here(&replicator, &view, born_us, deadline).await
+                here(&replicator, &view, origin, deadline).await
             });
             Box::pin(async move { called.await.unwrap_or_else(|error| Err(error.into())) })
         }

@@ -199,7 +199,8 @@ fn request(nodes: &Nodes, born_us: i64) -> Vec<u8> {
     let views =
         mutations.iter().map(|bytes| model::mutation::MutationView::parse(bytes).expect("a mutation"));
     let mut body = Vec::new();
-    let batch = BatchLog { id: [5; 16], born_us, after_ms: 60_000, mutations: views.collect() };
+    let batch =
+        BatchLog { id: [5; 16], born_us, agreed: u64::MAX, after_ms: 60_000, mutations: views.collect() };
     batch::encode(&batch, &mut body);
     body
 }

@@ -117,8 +117,8 @@ pub(crate) enum EntryKind {
     BatchDone = 7,
     /// A part of an entry that is longer than half a segment (`pieces`).
     Piece = 8,
-    /// A batch that this node keeps for a coordinator. Payload: an id, the time at which it was begun, then
-    /// mutations, each with its length.
+    /// A batch that this node keeps for a coordinator. Payload: an id, the time at which it was begun, the
+    /// version that its coordinator knew, then mutations, each with its length.
     KeptBatch = 9,
 }
 

@@ -19,6 +19,7 @@ use super::format::{
     decode_position, encode_entry, entry_at, entry_bytes, find_entry_before,
 };
 use super::pieces::{Joined, Joiner, Whole};
+use crate::batchlog::BatchOrigin;
 use crate::error::StorageError;
 use crate::manifest::{Edit, Manifest};
 
@@ -275,10 +276,13 @@ impl OldLog {
     /// mutations that were truncated. One that is damaged inside is left out.
     pub(crate) fn unfinished_kept(&self) -> impl Iterator<Item = (Position, Kept)> + '_ {
         self.kept.iter().filter_map(|(id, (place, payload))| {
-            let (born_us, mutations) = payload.split_first_chunk()?;
+            let (born_us, rest) = payload.split_first_chunk()?;
+            let (agreed, mutations) = rest.split_first_chunk()?;
+            let origin =
+                BatchOrigin { born_us: i64::from_le_bytes(*born_us), agreed: u64::from_le_bytes(*agreed) };
             let mutations = batch_mutations(mutations).filter(|bytes| !self.is_truncated(*place, bytes));
             let mutations = mutations.map(<[u8]>::to_vec).collect();
-            Some((*place, Kept { id: *id, born_us: i64::from_le_bytes(*born_us), mutations }))
+            Some((*place, Kept { id: *id, origin, mutations }))
         })
     }
 
@@ -551,18 +555,18 @@ pub(crate) type BatchId = [u8; 16];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) id: BatchId,
-    /// When its coordinator began it, microseconds since 1970.
-    pub(crate) born_us: i64,
+    /// What its coordinator knew.
+    pub(crate) origin: BatchOrigin,
     pub(crate) mutations: Vec<Vec<u8>>,
 }
 
 /// The payload of a batch that is kept for a coordinator.
 pub(crate) fn encode_kept<'m>(
     id: BatchId,
-    born_us: i64,
+    origin: BatchOrigin,
     mutations: impl Iterator<Item = &'m [u8]>,
 ) -> Vec<u8> {
-    let mut bytes = [&id[..], &born_us.to_le_bytes()].concat();
+    let mut bytes = [&id[..], &origin.born_us.to_le_bytes(), &origin.agreed.to_le_bytes()].concat();
     append_batched(&mut bytes, mutations);
     bytes
 }

@@ -1,7 +1,7 @@
 //! Logged batches on their way to a keeper, and the word that one is done.
 //!
 //! ```text
-//! log  := id[16] born_us:i64 after_ms:u32 count:u32 mutation[count]
+//! log  := id[16] born_us:i64 agreed:u64 after_ms:u32 count:u32 mutation[count]
 //! done := id[16]
 //! mutation := length:u32 bytes[length]                            as the commit log has it
 //! ```
@@ -23,6 +23,9 @@ pub struct BatchLog<'a> {
     pub id: [u8; 16],
     /// When its coordinator began it, microseconds since 1970.
     pub born_us: i64,
+    /// The latest version of its tables' routings that the coordinator knew: a table that was truncated later
+    /// does not get the batch.
+    pub agreed: u64,
     /// Milliseconds after which a keeper that was not told of the end writes the batch out: time left,
     /// because clocks differ.
     pub after_ms: u32,
@@ -37,6 +40,7 @@ pub struct BatchLog<'a> {
 pub fn encode(batch: &BatchLog<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&batch.id);
     out.extend_from_slice(&batch.born_us.to_le_bytes());
+    out.extend_from_slice(&batch.agreed.to_le_bytes());
     out.extend_from_slice(&batch.after_ms.to_le_bytes());
     let count = u32::try_from(batch.mutations.len()).expect("fewer than 2^32 mutations");
     out.extend_from_slice(&count.to_le_bytes());
@@ -52,6 +56,7 @@ pub fn decode(message: &[u8]) -> Result<BatchLog<'_>, NodeError> {
     let mut reader = Reader::new(message);
     let id = reader.array("the id of a batch")?;
     let born_us = i64::from_le_bytes(reader.array("the time of a batch")?);
+    let agreed = reader.u64("the version that a batch was planned with")?;
     let after_ms = reader.u32("the patience with a batch")?;
     let field = "the number of mutations of a batch";
     let count = reader.u32(field)? as usize;
@@ -67,7 +72,7 @@ pub fn decode(message: &[u8]) -> Result<BatchLog<'_>, NodeError> {
         mutations.push(mutation(&mut reader)?);
     }
     reader.end()?;
-    Ok(BatchLog { id, born_us, after_ms, mutations })
+    Ok(BatchLog { id, born_us, agreed, after_ms, mutations })
 }
 
 /// Appends the word that a batch is done.
