@@ -35,6 +35,7 @@ pub(super) fn facts(verb: Verb) -> Option<VerbFacts> {
     let (class, for_strangers) = match verb {
         Verb::Hello => return None,
         Verb::Mutate | Verb::Read | Verb::Digest => (None, false),
+        Verb::Prepare | Verb::Accept | Verb::Learn => (None, false),
         Verb::Ping | Verb::Raft | Verb::Command | Verb::Drain | Verb::ReadIndex => (control, false),
         Verb::Join | Verb::Status => (control, true),
     };

@@ -64,6 +64,12 @@ codes! {
     ReadIndex = 9,
     /// Are you in a cluster ([`super::control::Status`])?
     Status = 10,
+    /// Promise a round of conditional writes and send what it reads ([`super::paxos::Prepare`]).
+    Prepare = 11,
+    /// Accept the proposal of a round ([`super::paxos::Propose`]).
+    Accept = 12,
+    /// Commit the proposal of a round ([`super::paxos::Propose`]).
+    Learn = 13,
 }
 
 codes! {

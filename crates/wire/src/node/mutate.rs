@@ -96,14 +96,19 @@ fn counted(reader: &mut Reader<'_>, field: &'static str, bytes_min: usize) -> Re
 }
 
 fn entry<'a>(reader: &mut Reader<'a>) -> Result<Entry<'a>, NodeError> {
-    let invalid = |reason: String| NodeError::Invalid { field: "a mutation", reason };
     let version = reader.u64("a routing's version")?;
     let since = reader.u64("the age of a replica")?;
+    Ok(Entry { version, since, mutation: mutation(reader)? })
+}
+
+/// A mutation whose token is its key's.
+pub(super) fn mutation<'a>(reader: &mut Reader<'a>) -> Result<MutationView<'a>, NodeError> {
+    let invalid = |reason: String| NodeError::Invalid { field: "a mutation", reason };
     let bytes = reader.sized("a mutation")?;
     let mutation = MutationView::parse(bytes).map_err(|error| invalid(error.to_string()))?;
     let token = murmur3_token(mutation.key);
     if mutation.token != token {
         return Err(invalid(format!("its token is {}, and its key's is {}", mutation.token.0, token.0)));
     }
-    Ok(Entry { version, since, mutation })
+    Ok(mutation)
 }
