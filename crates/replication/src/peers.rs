@@ -24,7 +24,7 @@ pub type PeerAnswer = Pin<Box<dyn Future<Output = Result<Vec<u8>, PeerError>>>>;
 pub struct PeerCall {
     /// The node, and the shard of it.
     pub to: Replica,
-    /// The kind of request: one of MUTATE, READ and DIGEST.
+    /// The kind of request: one of MUTATE, READ, DIGEST, PREPARE, ACCEPT and LEARN.
     pub verb: Verb,
     /// Whose share of the other node's time it is.
     pub group: WorkGroup,

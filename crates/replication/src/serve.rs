@@ -27,7 +27,8 @@ use crate::write::send;
 
 /// Serves this shard's requests of other nodes.
 fn register(network: &Rc<Network>, replicator: &Replicator) {
-    for verb in [Verb::Mutate, Verb::Read, Verb::Digest] {
+    let of_rounds = [Verb::Prepare, Verb::Accept, Verb::Learn];
+    for verb in [Verb::Mutate, Verb::Read, Verb::Digest].into_iter().chain(of_rounds) {
         let serving = replicator.downgrade();
         network.register(verb, move |request: Request| {
             let serving = serving.get();
@@ -66,6 +67,7 @@ impl Replicator {
                 let read = Read::decode(body).map_err(invalid)?;
                 read::serve(self, verb, &read, deadline).await.map_err(ReplicaFailure::into_fault)
             }
+            Verb::Prepare | Verb::Accept | Verb::Learn => self.serve_round(verb, body, deadline).await,
             verb => Err(Fault::new(FaultKind::NotServed, format!("{verb:?} is no request for a replica"))),
         }
     }

@@ -159,6 +159,10 @@ fn failed_write(
         ReplicationError::Undecided { received, required } => {
             QueryError::CasUnknown { consistency, received, required }
         }
+        // As Cassandra's: agreement was reached, and the write itself is late.
+        ReplicationError::Uncommitted { received, required } => {
+            QueryError::WriteTimeout { consistency, received, required, write_type: WriteType::Simple }
+        }
         ReplicationError::Failed { received, required, .. } => {
             let failed = error.failed();
             reactor::error_limited!("a write failed"; kind = write_type.name(), error = error);
@@ -170,6 +174,10 @@ fn failed_write(
         | ReplicationError::TableGone(_)
         | ReplicationError::Misfit(_)
         | ReplicationError::NotYet { .. }
+        | ReplicationError::ClockAhead { .. }
+        | ReplicationError::ClockBehind { .. }
+        | ReplicationError::OtherScope
+        | ReplicationError::WrittenAhead { .. }
         | ReplicationError::Stopping { .. } => refused(error, consistency),
     }
 }
@@ -236,11 +244,15 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
         | ReplicationError::TableGone(_)
         | ReplicationError::Misfit(_)
         | ReplicationError::NotYet { .. }
+        | ReplicationError::ClockAhead { .. }
+        | ReplicationError::ClockBehind { .. }
+        | ReplicationError::OtherScope
+        | ReplicationError::WrittenAhead { .. }
         | ReplicationError::Stopping { .. } => refused(error, consistency),
         // Writes alone have these.
-        ReplicationError::Undecided { .. } | ReplicationError::TooLarge { .. } => {
-            QueryError::Internal(error.to_string())
-        }
+        ReplicationError::Undecided { .. }
+        | ReplicationError::Uncommitted { .. }
+        | ReplicationError::TooLarge { .. } => QueryError::Internal(error.to_string()),
     }
 }
 
@@ -261,10 +273,15 @@ fn refused(error: ReplicationError, consistency: Wire) -> QueryError {
             QueryError::RateLimited { message: error.to_string(), is_write, by_coordinator }
         }
         ReplicationError::TableGone(table) | ReplicationError::Misfit(table) => QueryError::TableGone(table),
-        ReplicationError::NotYet { .. } => QueryError::Invalid(error.to_string()),
+        ReplicationError::NotYet { .. }
+        | ReplicationError::ClockAhead { .. }
+        | ReplicationError::ClockBehind { .. }
+        | ReplicationError::OtherScope
+        | ReplicationError::WrittenAhead { .. } => QueryError::Invalid(error.to_string()),
         ReplicationError::Stopping { .. } => QueryError::NotReady("the node is stopping".to_owned()),
         ReplicationError::TimedOut { .. }
         | ReplicationError::Undecided { .. }
+        | ReplicationError::Uncommitted { .. }
         | ReplicationError::Failed { .. }
         | ReplicationError::TooLarge { .. } => QueryError::Internal(error.to_string()),
     }

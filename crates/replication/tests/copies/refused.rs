@@ -7,10 +7,7 @@ use model::clustering::Slice;
 use model::mutation::MutationView;
 use model::partition_key::DecoratedKey;
 use reactor::Deadline;
-use replication::{
-    Ballot, BatchFailure, BatchWrite, CasDeadlines, CasError, CasRead, CasRequest, Consistency, NotYet,
-    ReadLimits, ReplicationError,
-};
+use replication::{BatchFailure, BatchWrite, Consistency, NotYet, ReadLimits, ReplicationError};
 use storage::{PartitionRange, ReadCommand};
 use wire::node::fault::FaultKind;
 use wire::node::frame::Verb;
@@ -34,25 +31,6 @@ fn refused(nodes: &Nodes, error: &ReplicationError, expected: NotYet) {
     assert_eq!(nodes.others.calls.take(), []);
 }
 
-struct Never;
-
-impl CasRequest for Never {
-    type Error = ();
-
-    fn reads(&self) -> (Vec<CasRead>, u32) {
-        (Vec::new(), BASE)
-    }
-
-    fn decide(
-        &mut self,
-        _: &replication::lwt::Current,
-        _: Ballot,
-        _: &mut Vec<u8>,
-    ) -> Result<bool, Self::Error> {
-        panic!("a refused request is not decided")
-    }
-}
-
 /// Runs `work` where the table has replicas on three nodes.
 fn with_three<F: Future<Output = ()> + 'static>(work: impl FnOnce(Nodes) -> F + 'static) {
     let ran = run(1, || async move {
@@ -68,19 +46,6 @@ fn counters_of_several_replicas_are_refused() {
         let (bytes, level) = (mutation(&nodes), Consistency::One);
         let counted = nodes.replicator.count(&nodes.table, &bytes, [1; 16], level, deadline()).await;
         refused(&nodes, &counted.expect_err("counters"), NotYet::Counters);
-        nodes.close();
-    });
-}
-
-#[test]
-fn conditions_over_several_replicas_are_refused() {
-    with_three(|nodes| async move {
-        let key = DecoratedKey::new(vec![1]);
-        let deadlines = CasDeadlines { contention: deadline(), write: deadline() };
-        let levels = (Consistency::Serial, Consistency::Quorum);
-        let decided = nodes.replicator.cas(&nodes.table, &key, &mut Never, levels, deadlines).await;
-        let Err(CasError::Replication(error)) = decided else { panic!("{decided:?}") };
-        refused(&nodes, &error, NotYet::Conditions);
         nodes.close();
     });
 }
