@@ -5,8 +5,8 @@
 //! it is kept here under its ballot until that shard proposes, gives up, or its deadline passes; a later
 //! proposal is refused. Rounds in which several replicas agree take the turn as their latch (`paxos`); once
 //! another node has asked for one, this shard makes no promises of its own any more. Invariant: ballots of a
-//! shard only grow, and a proposal is applied before its partition's turn passes on, even if the waiting client
-//! is gone.
+//! shard only grow, and a proposal is applied before its partition's turn passes on, even if the waiting
+//! client is gone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Ballots: unique over nodes and shards, and later than all that this shard has given out.
 //!
-//! Invariant: the times of a shard's ballots only grow, so that two rounds of one coordinator never write with
-//! the same timestamp. Rounds of several coordinators are told apart by the acceptors, which refuse a time
-//! that they have seen.
+//! Invariant: the times of a shard's ballots only grow, so that two rounds of one coordinator never write
+//! with the same timestamp. Rounds of several coordinators are told apart by the acceptors, which refuse a
+//! time that they have seen.
 
 use std::cell::Cell;
 

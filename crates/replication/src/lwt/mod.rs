@@ -4,8 +4,8 @@
 //! decides; its mutation is accepted under that ballot and then made visible to readers. [`CasRequest`] and
 //! [`Replicator::cas`] are the interface for callers, for any number of replicas: `decide` may be called more
 //! than once. On a node that is alone a promise is the partition's turn on the shard that has it (`acceptor`,
-//! `coordinate`), so that ballots never compete; where there are other nodes, replicas agree (`paxos`). Ballots
-//! (`ballot`) are the timestamps of the data they write.
+//! `coordinate`), so that ballots never compete; where there are other nodes, replicas agree (`paxos`).
+//! Ballots (`ballot`) are the timestamps of the data they write.
 
 mod acceptor;
 mod ballot;

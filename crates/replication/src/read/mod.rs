@@ -4,8 +4,8 @@
 //! as pages of live rows (`answer`). Other parts are read by `copies`: pages with deletions and dead data
 //! (`raw_page`), or digests of them, that `ask` gets from as many replicas as the level needs and `replica`
 //! reads at each; `merge` makes one of them, and `repair` writes to replicas what they lack. `paced` gives
-//! ranges a deadline for each fetch. `round` is a read of which conditional writes get the first page with the
-//! promises of its replicas.
+//! ranges a deadline for each fetch. `round` is a read of which conditional writes get the first page with
+//! the promises of its replicas.
 
 mod answer;
 mod ask;
@@ -104,8 +104,8 @@ impl Replicator {
     /// many there are.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] before anything is read; later errors come after the consumer may have
-    /// taken rows.
+    /// [`ReplicationError::Unavailable`] before anything is read; later errors come after the consumer may
+    /// have taken rows.
     #[inline]
     pub async fn read(
         &self,

@@ -1,8 +1,8 @@
 //! A read whose first page comes with the promises of a round: the acceptors of a conditional write or of a
 //! serial read send what they have of the partition.
 //!
-//! The page is merged and repaired as any page of several replicas. What it does not bring whole is read on at
-//! the plain level of as many replicas: the promises are given, so that what is read later is as valid.
+//! The page is merged and repaired as any page of several replicas. What it does not bring whole is read on
+//! at the plain level of as many replicas: the promises are given, so that what is read later is as valid.
 
 use model::mutation::MutationView;
 use model::{DeletionTime, Liveness, RowView};

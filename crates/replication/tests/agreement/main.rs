@@ -1,5 +1,5 @@
-//! Conditional writes and serial reads by several nodes with a storage each, in simulation: messages are lost,
-//! late or come twice, and nodes lose power.
+//! Conditional writes and serial reads by several nodes with a storage each, in simulation: messages are
+//! lost, late or come twice, and nodes lose power.
 #![allow(clippy::expect_used, reason = "a test that cannot go on ends")]
 
 mod competing;

@@ -109,6 +109,8 @@ fn a_promise_and_what_was_accepted_outlive_a_loss_of_power() {
         });
         assert_eq!(refused, Err(Refusal { why: Why::NotLater, highest: promised }), "seed {seed}");
         crash_and_restart(&mut nodes, 1);
+        nodes.on(1, |replicator, _| async move { replicator.storage().flush_all().await.expect("files") });
+        crash_and_restart(&mut nodes, 1);
         let accepted = nodes.on(1, move |replicator, _| async move {
             prepare(&replicator, Ballot { micros: promised.micros + 1, ..promised }).await
         });

@@ -3,9 +3,9 @@
 //! A promise, an accepted proposal and the last committed one are three cells of a row in a table of the
 //! node's own (`table`). Their bytes mean nothing here. Each cell has the time of its ballot as timestamp, so
 //! that the later state wins however rows are merged. A row is on the shard that has its token by arithmetic,
-//! which need not be the one that has the tablet of the clients' table: the state follows no tablet from shard
-//! to shard. Invariant: what [`Storage::note_paxos`] wrote durably is what [`Storage::paxos_state`] returns
-//! after any crash, until it expires.
+//! which need not be the one that has the tablet of the clients' table: the state follows no tablet from
+//! shard to shard. Invariant: what [`Storage::note_paxos`] wrote durably is what [`Storage::paxos_state`]
+//! returns after any crash, until it expires.
 
 mod table;
 

@@ -1,9 +1,10 @@
 //! The definition of the table of promises, and its bytes.
 //!
 //! The table belongs to the node and not to the agreed schema: every shard opens it at each start, clients do
-//! not see it, and it has no agreed map. Its partition key is the partition key of the clients' table, so that
-//! both have the same token: the state of a tablet is a range of tokens. The table's id is its clustering.
-//! Invariant: the number of its tablets is the same at every start, whatever the number of shards.
+//! not see it, and it has no agreed map. Its partition key is the partition key of the clients' table, so
+//! that both have the same token: the state of a tablet is a range of tokens. The table's id is its
+//! clustering. Invariant: the number of its tablets is the same at every start, whatever the number of
+//! shards.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

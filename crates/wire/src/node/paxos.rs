@@ -5,18 +5,18 @@
 //! kind     := 0 the round reads | 1 the round may write
 //! promise  := 0 refusal
 //!           | 1 written accepted committed count:u8 answer:sized[count]
-//! written  := 0 | 1 ballot                          the latest promise before this one to a round that may write
+//! written  := 0 | 1 ballot                    the latest promise before this one to a round that may write
 //! accepted, committed := 0 | 1 ballot mutation:sized
 //! accept   := version:u64 since:u64 ballot mutation:sized
 //! accepted := 0 refusal | 1
-//! learn    := version:u64 since:u64 ballot durably:u8 mutation:sized     answered by nothing
-//! refusal  := why:u8 ballot                         0 not later than the ballot | 1 too far ahead of the clock
-//!                                                   2 the ballot is of replicas elsewhere
-//! ballot   := micros:u64 node:u16 shard:u16 sequence:u32 scope:u8        big endian: bytes sort as ballots do
+//! learn    := version:u64 since:u64 ballot durably:u8 mutation:sized    answered by nothing
+//! refusal  := why:u8 ballot                   0 not later than the ballot | 1 too far ahead of the clock
+//!                                             2 the ballot is of replicas elsewhere
+//! ballot   := micros:u64 node:u16 shard:u16 sequence:u32 scope:u8    big endian: bytes sort as ballots do
 //! ```
-//! `read` is a message of [`super::read`], `answer` one of [`super::answer`], `mutation` one of the commit log;
-//! an empty mutation proposes that nothing changes. Invariant: a mutation's token is its key's, and all of a
-//! prepare's reads are of its one partition.
+//! `read` is a message of [`super::read`], `answer` one of [`super::answer`], `mutation` one of the commit
+//! log; an empty mutation proposes that nothing changes. Invariant: a mutation's token is its key's, and all
+//! of a prepare's reads are of its one partition.
 
 use model::TableId;
 use model::mutation::MutationView;
@@ -116,7 +116,8 @@ impl<'a> Prepare<'a> {
     /// Reads a message, and the reads in it.
     ///
     /// # Errors
-    /// [`NodeError`] for bytes that are not exactly one message, and for a read of another table or partition.
+    /// [`NodeError`] for bytes that are not exactly one message, and for a read of another table or
+    /// partition.
     pub fn decode(message: &'a [u8]) -> Result<(Self, Vec<Read<'a>>), NodeError> {
         let mut reader = Reader::new(message);
         let table = TableId(reader.array("a table's id")?);

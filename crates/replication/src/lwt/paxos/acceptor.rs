@@ -2,9 +2,9 @@
 //!
 //! A request holds the partition's latch from the check of what was noted until the answer: the note is on
 //! stable storage before anybody hears of it, and what is read belongs to the promise. The latch is the line
-//! in which this shard's own changes wait, so that a round of a node that was alone a moment ago ends first; it
-//! is never held between two requests. Each request runs in a task of its own, so that a coordinator that goes
-//! away leaves nothing half done. Invariant: an answer says what a loss of power leaves true.
+//! in which this shard's own changes wait, so that a round of a node that was alone a moment ago ends first;
+//! it is never held between two requests. Each request runs in a task of its own, so that a coordinator that
+//! goes away leaves nothing half done. Invariant: an answer says what a loss of power leaves true.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -120,8 +120,8 @@ impl Replicator {
         Ok(out)
     }
 
-    /// Applies the mutation and notes the commit. Behind a commit that is noted, the mutation is as safe: both
-    /// are in one log in this order, or the log of the mutation is made durable in between.
+    /// Applies the mutation and notes the commit. Behind a commit that is noted, the mutation is as safe:
+    /// both are in one log in this order, or the log of the mutation is made durable in between.
     async fn serve_learn(&self, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, ReplicaFailure> {
         let (propose, durably) = Propose::decode_learn(body).map_err(invalid)?;
         let Proposal { ballot, mutation } = propose.proposal;

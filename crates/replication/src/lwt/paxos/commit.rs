@@ -1,8 +1,8 @@
 //! Shows a chosen write to readers: every living replica gets it, and the request waits for its level.
 //!
 //! Acceptors are told to commit the proposal; replicas that take no part in the agreement get it as a plain
-//! write. What is under way when the level is reached goes on in a task whose bytes are bounded on each shard.
-//! Invariant: whatever happens here, the write happened: a later round finishes it.
+//! write. What is under way when the level is reached goes on in a task whose bytes are bounded on each
+//! shard. Invariant: whatever happens here, the write happened: a later round finishes it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use wire::node::frame::Verb;
 
 use super::super::ballot::Ballot;
-use super::session::propose;
+use super::message::propose;
 use super::votes::{acceptors, ask};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;

@@ -1,8 +1,8 @@
 //! What an acceptor may promise, accept and commit, by what it has noted. Pure.
 //!
 //! PREPARE takes a time later than all that was promised, accepted and committed, so that no two rounds write
-//! with one timestamp. ACCEPT takes the ballot that was promised, or a later time, and always a later one than
-//! what was accepted and committed. A commit is taken whatever was promised: its proposal was chosen.
+//! with one timestamp. ACCEPT takes the ballot that was promised, or a later time, and always a later one
+//! than what was accepted and committed. A commit is taken whatever was promised: its proposal was chosen.
 
 use wire::node::paxos::{BALLOT_BYTES, Refusal, Why};
 

@@ -1,7 +1,7 @@
 //! Reads of one partition that see every conditional write before them.
 //!
-//! A quorum promises the read's ballot and sends what it has. If no earlier proposal can be chosen any more that
-//! is the answer, after one round trip; else it is first agreed that nothing changes.
+//! A quorum promises the read's ballot and sends what it has. If no earlier proposal can be chosen any more
+//! that is the answer, after one round trip; else it is first agreed that nothing changes.
 
 use std::slice;
 

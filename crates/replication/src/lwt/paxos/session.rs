@@ -1,9 +1,10 @@
-//! The rounds of one request: from promises of a quorum that has nothing left to finish, to a chosen proposal.
+//! The rounds of one request: from promises of a quorum that has nothing left to finish, to a chosen
+//! proposal.
 //!
-//! A proposal of somebody else that may have been chosen is finished first, with its own timestamps; the latest
-//! commit is brought to the members of the quorum that lack it. Only then may the request decide. A ballot is
-//! used for one proposal. Invariant: while a proposal of this request may survive at an acceptor, the request
-//! ends as undecided unless a later round tells what became of it.
+//! A proposal of somebody else that may have been chosen is finished first, with its own timestamps; the
+//! latest commit is brought to the members of the quorum that lack it. Only then may the request decide. A
+//! ballot is used for one proposal. Invariant: while a proposal of this request may survive at an acceptor,
+//! the request ends as undecided unless a later round tells what became of it.
 
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ use model::{DeletionTime, tablet::Replica};
 use reactor::Deadline;
 use smallvec::SmallVec;
 use wire::node::frame::Verb;
-use wire::node::paxos::{Prepare, Prepared, Proposal, Propose, Refusal, Why, decode_accepted};
+use wire::node::paxos::{Prepare, Refusal, Why, decode_accepted};
 
 use super::acceptor::grace_seconds;
+use super::message::{Promised, promise_in, propose};
 use super::outcome::{Certainty, Step};
 use super::rules::Held;
 use super::votes::{Ballots, Votes};
@@ -32,14 +34,6 @@ use crate::tally::{Ended, NO_SHARE};
 const BACK_OFF_MAX_US: u64 = 50_000;
 /// The shortest.
 const BACK_OFF_MIN_US: u64 = 1000;
-
-/// What an acceptor promised.
-struct Promised {
-    written: Option<Ballot>,
-    accepted: Option<Held>,
-    committed: Option<Held>,
-    answers: Vec<Vec<u8>>,
-}
 
 /// Answers of acceptors to one read.
 type Answers = SmallVec<[(Planned, Vec<u8>); 5]>;
@@ -156,8 +150,8 @@ impl<'a> Session<'a> {
     /// Gets promises of a quorum for a round, until nothing of others is left to be finished.
     ///
     /// # Errors
-    /// [`ReplicationError::TimedOut`] at the first deadline, and the errors of too many failing acceptors: the
-    /// request has proposed nothing then; [`ReplicationError::Undecided`] where it has.
+    /// [`ReplicationError::TimedOut`] at the first deadline, and the errors of too many failing acceptors:
+    /// the request has proposed nothing then; [`ReplicationError::Undecided`] where it has.
     pub(super) async fn settle(
         &mut self,
         writes: bool,
@@ -286,8 +280,8 @@ impl<'a> Session<'a> {
         reactor::sleep(pause.min(self.contention.remaining())).await;
     }
 
-    /// Has a quorum accept and commit somebody's proposal under our ballot. Whether that succeeded shows in the
-    /// next round.
+    /// Has a quorum accept and commit somebody's proposal under our ballot. Whether that succeeded shows in
+    /// the next round.
     async fn finish(&mut self, plan: &Plan, ballot: Ballot, held: &Held) -> Result<(), ReplicationError> {
         let votes = self.accept(plan, ballot, &held.mutation).await;
         if !votes.is_reached {
@@ -428,53 +422,4 @@ impl<'a> Session<'a> {
 /// The later of proposals.
 fn latest<'h>(held: impl Iterator<Item = &'h Option<Held>>) -> Option<&'h Held> {
     held.flatten().max_by_key(|held| held.ballot)
-}
-
-/// A request to accept a proposal, or with `durably` to commit it.
-pub(super) fn propose(
-    plan: &Plan,
-    planned: &Planned,
-    (ballot, mutation): (Ballot, &[u8]),
-    durably: Option<bool>,
-) -> Vec<u8> {
-    let mutation = MutationView::trusted(mutation).expect("a mutation that was made or checked here");
-    let (version, since) = (plan.version(), planned.since);
-    let propose = Propose { version, since, proposal: Proposal { ballot, mutation } };
-    let mut out = Vec::new();
-    match durably {
-        None => propose.encode_accept(&mut out),
-        Some(durably) => propose.encode_learn(durably, &mut out),
-    }
-    out
-}
-
-/// A promise in an acceptor's answer: its proposals are of the partition, and it answers each read.
-fn promise_in(
-    bytes: &[u8],
-    reads: usize,
-    table: &Table,
-    key: &DecoratedKey,
-) -> Result<Result<Promised, Refusal>, wire::node::NodeError> {
-    let promise = match Prepared::decode(bytes)? {
-        Prepared::Refused(refusal) => return Ok(Err(refusal)),
-        Prepared::Promised(promise) => promise,
-    };
-    let invalid =
-        |reason: &str| wire::node::NodeError::Invalid { field: "a promise", reason: reason.to_owned() };
-    if promise.answers.len() != reads {
-        return Err(invalid("it does not answer each read"));
-    }
-    let held = |proposal: Option<Proposal<'_>>| -> Result<Option<Held>, wire::node::NodeError> {
-        let Some(Proposal { ballot, mutation }) = proposal else { return Ok(None) };
-        if mutation.table != table.id() || mutation.key != key.key || !mutation.fits(table) {
-            return Err(invalid("its proposal is of another partition or table"));
-        }
-        Ok(Some(Held { ballot, mutation: mutation.as_bytes().to_vec() }))
-    };
-    Ok(Ok(Promised {
-        written: promise.written,
-        accepted: held(promise.accepted)?,
-        committed: held(promise.committed)?,
-        answers: promise.answers.iter().map(|answer| answer.to_vec()).collect(),
-    }))
 }
