@@ -69,6 +69,8 @@ pub(crate) struct Open {
     first: (Token, Box<[u8]>),
     last: (Token, Box<[u8]>),
     bytes_on_disk: u64,
+    /// Whether the summary or the filter is not the one on the disk.
+    is_mended: bool,
 }
 
 /// The way in which partitions are found.
@@ -123,7 +125,20 @@ impl Sstable {
     /// # Errors
     /// [`SstableError`] with the component and the kind of damage; the file is then not usable.
     pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
-        Self::open_as(dir, descriptor, table, None).await
+        Self::open_as(dir, descriptor, table, None, false).await
+    }
+
+    /// As [`Sstable::open`], but a damaged or lost summary or filter is rebuilt from the index, in memory; see
+    /// [`Sstable::is_mended`].
+    ///
+    /// # Errors
+    /// As [`Sstable::open`].
+    pub async fn open_mending(
+        dir: &Path,
+        descriptor: Descriptor,
+        table: &Rc<Table>,
+    ) -> Result<Self, SstableError> {
+        Self::open_as(dir, descriptor, table, None, true).await
     }
 
     /// As [`Sstable::open`], for use within a shard's memory. The memory of the file's components counts
@@ -138,7 +153,12 @@ impl Sstable {
         table: &Rc<Table>,
         within: (&ComponentMemory, &IndexPages),
     ) -> Result<Self, SstableError> {
-        Self::open_as(dir, descriptor, table, Some(within)).await
+        Self::open_as(dir, descriptor, table, Some(within), true).await
+    }
+
+    /// Whether a component was rebuilt in memory when the file was opened: the one on the disk is not usable.
+    pub fn is_mended(&self) -> bool {
+        self.inner.file.is_mended
     }
 
     /// The same open file, with its rows read as those of `table`, which was altered since.

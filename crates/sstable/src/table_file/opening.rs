@@ -114,6 +114,7 @@ impl Sstable {
         descriptor: Descriptor,
         table: &Rc<Table>,
         within: Option<(&ComponentMemory, &IndexPages)>,
+        mends: bool,
     ) -> Result<Self, SstableError> {
         let features = descriptor.version.features();
         let mut extras = read_extras(dir, descriptor).await?;
@@ -123,16 +124,18 @@ impl Sstable {
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
         // A search for damage has to see the damage, so nothing is rebuilt for it.
-        let known = within.is_some().then(|| Known {
+        let known = mends.then(|| Known {
             checksum: extras.checksum(Component::Index),
             partitions: statistics.stats.partition_sizes.count().max(0) as u64,
             fp_chance: statistics.fp_chance,
             filter_in_words: features.filter_in_words,
         });
+        let mut is_mended = false;
         let (finder, summary, first, last): (_, _, Box<[u8]>, Box<[u8]>) = match descriptor.version.format() {
             Format::Big => {
                 let pages = within.map(|(_, pages)| FilePages::new(pages));
-                let (index, summary) = open_index(dir, descriptor, &mut extras, pages, known).await?;
+                let (index, summary, mended) = open_index(dir, descriptor, &mut extras, pages, known).await?;
+                is_mended = mended;
                 let (first, last) = (summary.first_key().into(), summary.last_key().into());
                 (Finder::Index(Rc::new(index)), Some(summary), first, last)
             }
@@ -149,6 +152,7 @@ impl Sstable {
                 let rebuilt = rebuild::from_index(index, known).await?;
                 reactor::warn!("a damaged filter was made anew from the index, in memory; a scrub writes it";
                     error = &error);
+                is_mended = true;
                 rebuilt.filter
             }
             (read, ..) => read?,
@@ -178,6 +182,7 @@ impl Sstable {
             first: (murmur3_token(&first), first),
             last: (murmur3_token(&last), last),
             bytes_on_disk,
+            is_mended,
         });
         if let Some(memory) = memory {
             memory.admit(&file).await;
@@ -242,32 +247,33 @@ async fn read_summary(
     Summary::read(&bytes, length).await.map_err(|error| error.of(Component::Summary, &path))
 }
 
-/// Opens the index and reads its summary, or rebuilds the summary if it is damaged and `known` allows it.
+/// Opens the index and reads its summary, or rebuilds the summary if it is damaged and `known` allows it;
+/// returns whether it was rebuilt.
 async fn open_index(
     dir: &Path,
     descriptor: Descriptor,
     extras: &mut Extras,
     pages: Option<FilePages>,
     known: Option<Known>,
-) -> Result<(IndexFile, Summary), SstableError> {
+) -> Result<(IndexFile, Summary, bool), SstableError> {
     let index_path = descriptor.path(dir, Component::Index);
     let (index, length) = open_data(&index_path).await?;
     let mut index =
         IndexFile { file: index, path: index_path, length, last_key: Box::default(), pages: None };
-    let summary = match (read_summary(dir, descriptor, extras, length).await, known) {
+    let (summary, is_mended) = match (read_summary(dir, descriptor, extras, length).await, known) {
         (Err(error), Some(known)) if is_damage(&error) || is_missing(&error) => {
             let rebuilt = rebuild::from_index(&index, known).await?;
             reactor::warn!("a damaged summary was made anew from the index, in memory; a scrub writes it";
                 error = &error);
             // They belong to the stretches of the damaged summary.
             extras.prefixes.clear();
-            rebuilt.summary
+            (rebuilt.summary, true)
         }
-        (read, _) => read?,
+        (read, _) => (read?, false),
     };
     let summary = with_checksums(summary, dir, descriptor, extras)?;
     (index.last_key, index.pages) = (summary.last_key().into(), pages);
-    Ok((index, summary))
+    Ok((index, summary, is_mended))
 }
 
 /// Adds the checksums of its stretches in `extras` to a summary.

@@ -36,13 +36,16 @@ impl Storage {
     }
 
     /// Removes the files that earlier attempts left. Returns whether all of them are gone for good.
-    pub(super) async fn clear_orphans(&self, tablet: &Tablet) -> bool {
+    ///
+    /// # Errors
+    /// Those of writing the manifest: what a compaction would make now could not be recorded either.
+    pub(super) async fn clear_orphans(&self, tablet: &Tablet) -> Result<bool, StorageError> {
         if tablet.orphan_files().is_empty() {
-            return true;
+            return Ok(true);
         }
-        let Ok(_turn) = tablet.exchanging.acquire(1).await else { return false };
+        let Ok(_turn) = tablet.exchanging.acquire(1).await else { return Ok(false) };
         let orphans = tablet.orphan_files();
-        matches!(self.remove_recorded(tablet, &orphans).await, Ok(true))
+        self.remove_recorded(tablet, &orphans).await
     }
 
     /// Removes files that are in no set any more; after a crash either all or none of them are there. Returns

@@ -185,10 +185,12 @@ impl Storage {
         let entered = self.0.compactions.enter(job.kind, &table, data_bytes, inputs.len());
         // Flushed writes must not be replayed once their tombstones are purged, so the log's marks have to be
         // durable first. Nor may a file come back that is in no set (an orphan).
-        let may_forget = !self.0.replaying.get()
+        // Without a manifest that takes records each attempt would leave its inputs as further orphans.
+        let has_no_orphans = self.clear_orphans(tablet).await?;
+        let may_forget = has_no_orphans
+            && !self.0.replaying.get()
             && self.0.log.sync().await.is_ok()
-            && tablet.is_marked()
-            && self.clear_orphans(tablet).await;
+            && tablet.is_marked();
         let now = self.now_seconds();
         let gc_before = if may_forget { self.gc_before_of(tablet, &table, inputs, now) } else { 0 };
         let mut outputs = Marked::default();

@@ -31,6 +31,7 @@ impl Storage {
             let sstable = source.sstable();
             let within = first <= sstable.first_key().0 && sstable.last_key().0 <= last;
             within
+                && !sstable.is_mended()
                 && sstable.descriptor().version == Version::WRITTEN
                 && sstable.extras().tablet.is_some_and(|mark| is_of(&mark, tablet))
                 && sstable.extras().schema.is_none_or(|mark| mark.table == tablet.table().id().0)

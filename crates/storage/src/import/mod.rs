@@ -181,8 +181,8 @@ impl Storage {
         let mut progress = Progress { task, files: 0, partitions: 0, told: reactor::now() };
         for descriptor in &task.descriptors {
             let table = store.table();
-            let source =
-                Sstable::open(&task.directory, *descriptor, &table).await.map_err(to_storage_error)?;
+            let source = Sstable::open_mending(&task.directory, *descriptor, &table).await;
+            let source = source.map_err(to_storage_error)?;
             // A damaged source is not set aside: it does not belong to this node.
             let source = Rc::new(TableFile::new(source, &Rc::new(Damage::new(FailurePolicy::Ignore))));
             let tablets = store.tablets();

@@ -404,3 +404,42 @@ fn a_file_that_makes_reads_fail_goes_with_a_truncation_and_out_of_the_way_with_a
         assert_eq!(rows, if truncates { "" } else { "56789" });
     }
 }
+
+/// While the manifest takes no record, each further compaction would leave the outputs of the one before.
+#[test]
+fn compactions_that_cannot_be_recorded_do_not_fill_the_disk() {
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        let stage = Rc::new(Cell::new(0));
+        let most = Rc::new(Cell::new(0));
+        let (of_node, seen) = (Rc::clone(&stage), Rc::clone(&most));
+        let node = world.add_node(1, move |_| {
+            let (stage, most) = (Rc::clone(&of_node), Rc::clone(&seen));
+            async move {
+                let storage = opened(config("/n", Ignore)).await;
+                for from in [0, 10] {
+                    put(&storage, from, from + 10).await;
+                    storage.flush(ID).await.expect("a flush");
+                }
+                stage.set(1);
+                for _ in 0..60 {
+                    drop(storage.compact(ID).await);
+                    let folder = "/n/data/k/t-07070707070707070707070707070707";
+                    let names = reactor::file::read_dir(folder).await.expect("the table's folder");
+                    let data = names.iter().filter(|entry| entry.name.ends_with("-Data.db"));
+                    most.set(most.get().max(data.count()));
+                }
+                assert_eq!(
+                    all(&storage).await.expect("the rows").len(),
+                    "012345678910111213141516171819".len()
+                );
+                stage.set(2);
+            }
+        });
+        world.run_until(|_| stage.get() == 1).unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+        world.set_disk_faults(node, DiskFaults { sync_error: 0.15, ..DiskFaults::default() });
+        world.run_until(|_| stage.get() == 2).unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+        // The two that were flushed, what replaced them, and one more replacement in the making.
+        assert!(most.get() <= 4, "seed {seed}: {} table files", most.get());
+    }
+}

@@ -145,6 +145,34 @@ fn files_that_are_one_tablets_are_linked() {
     }
 }
 
+/// A backup that lost what its index can tell is as good as a whole one: its rows are written anew.
+#[test]
+fn a_source_without_filter_or_summary_is_taken_in_and_whole_afterwards() {
+    use std::os::unix::fs::MetadataExt;
+    let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = made(source.path(), 2);
+    for name in names(&from) {
+        if name.ends_with("-Filter.db") {
+            std::fs::remove_file(from.join(name)).unwrap();
+        } else if name.ends_with("-Summary.db") {
+            std::fs::write(from.join(name), b"damaged").unwrap();
+        }
+    }
+    node(directory.path(), 2, 2, async move |storage, folder| {
+        let kept = ImportSource { directory: Some(from.clone()), keep: true };
+        let report = storage.import(ID, &kept).await.expect("an import");
+        assert_eq!((report.partitions, partitions().await), (KEYS as u64, KEYS));
+        let count =
+            |folder: &Path, end: &str| names(folder).iter().filter(|name| name.ends_with(end)).count();
+        let data = count(&folder, "-Data.db");
+        assert!(data > 0);
+        assert_eq!((count(&folder, "-Filter.db"), count(&folder, "-Summary.db")), (data, data));
+        for name in names(&from).into_iter().filter(|name| name.ends_with("-Data.db")) {
+            assert_eq!(std::fs::metadata(from.join(&name)).unwrap().nlink(), 1, "{name} is not linked");
+        }
+    });
+}
+
 /// Copies table files and names them by times, as Cassandra and ScyllaDB may.
 fn upload_by_time(from: &Path, to: &Path) {
     upload(from, to);
