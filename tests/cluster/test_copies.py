@@ -143,6 +143,13 @@ class Copies(Nodes):
         done, doubts = [0] * 3, []
         self.all_at_once([lambda at=at: self.count(connections[at], at, 10, done, doubts) for at in range(3)])
         self.assertEqual(done, [10, 10, 10])
+        # What is longer than a page is read on behind the promises.
+        for clustering in range(300):
+            ask_on(connections[clustering % 3], f"INSERT INTO l.t (k, c, v) VALUES (5, {clustering}, '{'long' * 500}')")
+        for c in connections:
+            self.assertEqual(len(ask_on(c, "SELECT c FROM l.t WHERE k = 5", SERIAL)), 300)
+        self.assertEqual(self.applied(connections[1], "UPDATE l.t SET s = 's' WHERE k = 5 IF s = null"), (True, []))
+        self.assertEqual(ask_on(connections[2], "SELECT s FROM l.t WHERE k = 5 LIMIT 1", SERIAL), [[b"s"]])
         nodes[2].kill()
         until("node 3 to be down", lambda: self.is_down(nodes[:2], "l.t"))
         self.all_at_once([lambda at=at: self.count(connections[at], at, 20, done, doubts) for at in range(2)])
