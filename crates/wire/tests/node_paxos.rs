@@ -1,5 +1,5 @@
-//! Messages of conditional writes over several replicas: what is written is read back, bytes of ballots sort as
-//! ballots do, and lies are refused.
+//! Messages of conditional writes over several replicas: what is written is read back, bytes of ballots sort
+//! as ballots do, and lies are refused.
 #![allow(clippy::disallowed_types)] // prop_oneof! makes an Arc
 
 use model::deletion::DeletionTime;

@@ -1,6 +1,6 @@
 //! The messages of a round as its coordinator writes and reads them.
 //!
-//! What an acceptor sends is checked to be of the round's partition and table before anything is done with it.
+//! What an acceptor sends is checked to be of the round's partition and table before it is used.
 
 use model::Table;
 use model::mutation::MutationView;

@@ -1,11 +1,11 @@
 //! Conditional writes and serial reads where several replicas, or one on another node, agree: Paxos for each
 //! partition.
 //!
-//! `rules` are an acceptor's, pure; `acceptor` keeps to them durably. `votes` asks acceptors for one step, and
-//! `message` has what they are sent. `session` runs the rounds of one request; `outcome` says what is certain
-//! when a step fails. `commit` shows a chosen write to readers, `serial` reads. Two round trips are a write,
-//! one a serial read, if nobody competes. Invariant: of the proposals to one partition at most one is chosen
-//! behind each state that was read, and what was answered as not applied is never chosen.
+//! `rules` are an acceptor's, pure; `acceptor` keeps to them durably. `votes` asks acceptors for one step,
+//! and `message` has what they are sent. `session` runs the rounds of one request; `outcome` says what is
+//! certain when a step fails. `commit` shows a chosen write to readers, `serial` reads. Two round trips are a
+//! write, one a serial read, if nobody competes. Invariant: of the proposals to one partition at most one is
+//! chosen behind each state that was read, and what was answered as not applied is never chosen.
 
 mod acceptor;
 mod commit;
