@@ -8,6 +8,7 @@ use model::mutation::MutationView;
 use model::{DeletionTime, Liveness, RowView};
 use reactor::Deadline;
 use storage::{ReadCommand, RowConsumer};
+use wire::node::answer::Answer;
 
 use super::collect::{Reading, Watched};
 use super::copies::{Contents, hand_over, page_of};
@@ -16,7 +17,7 @@ use super::replica::checked;
 use super::rest::{Part, Rest, Time};
 use super::{ReadLimits, ask};
 use crate::consistency::Consistency;
-use crate::error::ReplicationError;
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::plan::{Plan, Planned};
 use crate::replicator::Replicator;
 
@@ -40,7 +41,15 @@ impl<'a> RoundRead<'a> {
         body
     }
 
-    /// Hands the rows to `consumer`: those of the first page out of the answers of a plan's replicas, and the
+    /// Checks that a replica's answer has nothing that was not asked for.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn check(&self, answer: &[u8]) -> Result<(), ReplicaFailure> {
+        checked(self.command, answer).map(drop)
+    }
+
+    /// Hands the rows to `consumer`: those of the first page out of the checked answers of a plan's replicas, and the
     /// rest at `level`. Returns the latest timestamp in the answers.
     ///
     /// # Errors
@@ -68,7 +77,7 @@ impl<'a> RoundRead<'a> {
         let handed = reactor::timeout(deadline, handing).await;
         handed.unwrap_or_else(|_| Err(ReplicationError::timed_out(0, plan.required)))?;
         let timestamps = contents.iter().filter_map(|(_, bytes)| {
-            let answer = checked(self.command, bytes).ok()?;
+            let answer = Answer::decode(bytes).ok()?;
             answer.partitions.iter().map(|partition| latest_timestamp(&partition.mutation)).max()
         });
         Ok(timestamps.max().unwrap_or(i64::MIN))

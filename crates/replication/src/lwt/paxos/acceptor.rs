@@ -9,6 +9,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use cluster::maps::Routing;
+use cluster::net::BODY_BYTES_MAX;
 use model::Table;
 use model::mutation::MutationView;
 use model::partition_key::DecoratedKey;
@@ -71,7 +73,8 @@ impl Replicator {
         let (prepare, reads) = Prepare::decode(body).map_err(invalid)?;
         let table = self.table_at(prepare.table, prepare.version, deadline).await?;
         let key = DecoratedKey::new(prepare.key.to_vec());
-        self.check_replica(&table, table.tablets().tablet_of(key.token), prepare.since)?;
+        // Held until the answer: those who take the tablet away wait for it.
+        let _routing = self.check_replica(&table, table.tablets().tablet_of(key.token), prepare.since)?;
         let acceptor = self.acceptor();
         let _latch = acceptor.turn(prepare.table, &key.key, deadline).await?;
         acceptor.note_others();
@@ -98,13 +101,18 @@ impl Replicator {
             answers: answers.iter().map(Vec::as_slice).collect(),
         };
         Prepared::Promised(Box::new(promise)).encode(&mut out);
+        if out.len() > BODY_BYTES_MAX {
+            let bytes = out.len();
+            let reason = format!("a promise of {bytes} bytes: nodes send at most {BODY_BYTES_MAX}");
+            return Err(ReplicaFailure::Failed(reason));
+        }
         Ok(out)
     }
 
     async fn serve_accept(&self, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, ReplicaFailure> {
         let propose = Propose::decode_accept(body).map_err(invalid)?;
         let Proposal { ballot, mutation } = propose.proposal;
-        let table = self.table_of_proposal(&propose, deadline).await?;
+        let (table, _routing) = self.table_of_proposal(&propose, deadline).await?;
         self.storage().check_mutation_size(mutation.as_bytes())?;
         let key = DecoratedKey::new(mutation.key.to_vec());
         let acceptor = self.acceptor();
@@ -125,7 +133,7 @@ impl Replicator {
     async fn serve_learn(&self, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, ReplicaFailure> {
         let (propose, durably) = Propose::decode_learn(body).map_err(invalid)?;
         let Proposal { ballot, mutation } = propose.proposal;
-        let table = self.table_of_proposal(&propose, deadline).await?;
+        let (table, _routing) = self.table_of_proposal(&propose, deadline).await?;
         let key = DecoratedKey::new(mutation.key.to_vec());
         let acceptor = self.acceptor();
         let _latch = acceptor.turn(mutation.table, &key.key, deadline).await?;
@@ -152,19 +160,18 @@ impl Replicator {
         Ok(Vec::new())
     }
 
-    /// The table of a proposal that this shard is to have.
+    /// The table of a proposal that this shard is to have, and the routing by which it is.
     async fn table_of_proposal(
         &self,
         propose: &Propose<'_>,
         deadline: Deadline,
-    ) -> Result<Rc<Table>, ReplicaFailure> {
+    ) -> Result<(Rc<Table>, Rc<Routing>), ReplicaFailure> {
         let mutation = &propose.proposal.mutation;
         let table = self.table_at(mutation.table, propose.version, deadline).await?;
-        self.check_replica(&table, table.tablets().tablet_of(mutation.token), propose.since)?;
-        if !mutation.fits(&table) {
-            return Err(ReplicaFailure::Misfit(mutation.table));
-        }
-        Ok(table)
+        let tablet = table.tablets().tablet_of(mutation.token);
+        let routing = self.check_replica(&table, tablet, propose.since)?;
+        mutation.check(&table)?;
+        Ok((table, routing))
     }
 }
 

@@ -5,12 +5,13 @@
 use model::Table;
 use model::mutation::MutationView;
 use model::partition_key::DecoratedKey;
-use wire::node::NodeError;
-use wire::node::paxos::{Prepared, Proposal, Propose, Refusal};
+use wire::node::paxos::{Prepared, Proposal, Propose, Refusal, decode_accepted};
 
 use super::super::ballot::Ballot;
 use super::rules::Held;
+use crate::error::ReplicaFailure;
 use crate::plan::{Plan, Planned};
+use crate::read::RoundRead;
 
 /// What an acceptor promised.
 pub(super) struct Promised {
@@ -38,25 +39,31 @@ pub(super) fn propose(
     out
 }
 
+/// An acceptor's answer to a proposal.
+pub(super) fn accepted_in(bytes: &[u8]) -> Result<Result<(), Refusal>, ReplicaFailure> {
+    decode_accepted(bytes).map_err(|error| broken(&error.to_string()))
+}
+
 /// A promise in an acceptor's answer: its proposals are of the partition, and it answers each read.
 pub(super) fn promise_in(
     bytes: &[u8],
-    reads: usize,
+    reads: &[RoundRead<'_>],
     table: &Table,
     key: &DecoratedKey,
-) -> Result<Result<Promised, Refusal>, NodeError> {
-    let promise = match Prepared::decode(bytes)? {
+) -> Result<Result<Promised, Refusal>, ReplicaFailure> {
+    let prepared = Prepared::decode(bytes).map_err(|error| broken(&error.to_string()))?;
+    let promise = match prepared {
         Prepared::Refused(refusal) => return Ok(Err(refusal)),
         Prepared::Promised(promise) => promise,
     };
-    let invalid = |reason: &str| NodeError::Invalid { field: "a promise", reason: reason.to_owned() };
-    if promise.answers.len() != reads {
-        return Err(invalid("it does not answer each read"));
+    if promise.answers.len() != reads.len() {
+        return Err(broken("it does not answer each read"));
     }
-    let held = |proposal: Option<Proposal<'_>>| -> Result<Option<Held>, NodeError> {
+    reads.iter().zip(&promise.answers).try_for_each(|(read, answer)| read.check(answer))?;
+    let held = |proposal: Option<Proposal<'_>>| {
         let Some(Proposal { ballot, mutation }) = proposal else { return Ok(None) };
-        if mutation.table != table.id() || mutation.key != key.key || !mutation.fits(table) {
-            return Err(invalid("its proposal is of another partition or table"));
+        if mutation.table != table.id() || mutation.key != key.key {
+            return Err(broken("its proposal is of another partition"));
         }
         Ok(Some(Held { ballot, mutation: mutation.as_bytes().to_vec() }))
     };
@@ -66,4 +73,8 @@ pub(super) fn promise_in(
         committed: held(promise.committed)?,
         answers: promise.answers.iter().map(|answer| answer.to_vec()).collect(),
     }))
+}
+
+fn broken(what: &str) -> ReplicaFailure {
+    ReplicaFailure::Failed(format!("its answer is broken: {what}"))
 }

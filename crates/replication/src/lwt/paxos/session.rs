@@ -15,10 +15,10 @@ use model::{DeletionTime, tablet::Replica};
 use reactor::Deadline;
 use smallvec::SmallVec;
 use wire::node::frame::Verb;
-use wire::node::paxos::{Prepare, Refusal, Why, decode_accepted};
+use wire::node::paxos::{Prepare, Refusal, Why};
 
 use super::acceptor::grace_seconds;
-use super::message::{Promised, promise_in, propose};
+use super::message::{Promised, accepted_in, promise_in, propose};
 use super::outcome::{Certainty, Step};
 use super::rules::Held;
 use super::votes::{Ballots, Votes};
@@ -213,7 +213,6 @@ impl<'a> Session<'a> {
         (ballot, writes): (Ballot, bool),
         reads: &[RoundRead<'_>],
     ) -> Result<Option<SmallVec<[(Planned, Promised); 5]>>, ReplicationError> {
-        let count = reads.len();
         let body = |planned: &Planned| {
             let reads: Vec<Vec<u8>> =
                 reads.iter().map(|read| read.encode(plan.version(), planned.since)).collect();
@@ -233,7 +232,7 @@ impl<'a> Session<'a> {
         let (step, deadline) = (Step::Prepare, self.contention);
         let step = Ballots { replicator: self.replicator, plan, step, deadline };
         let votes =
-            step.take(Verb::Prepare, body, |bytes| promise_in(&bytes, count, self.table, self.key)).await;
+            step.take(Verb::Prepare, body, |bytes| promise_in(&bytes, reads, self.table, self.key)).await;
         self.received = votes.yes.len() as u32;
         if votes.is_reached {
             return Ok(Some(votes.yes));
@@ -295,7 +294,7 @@ impl<'a> Session<'a> {
         let (step, deadline) = (Step::Accept, self.write);
         let step = Ballots { replicator: self.replicator, plan, step, deadline };
         let body = |planned: &Planned| propose(plan, planned, (ballot, mutation), None);
-        step.take(Verb::Accept, body, |bytes| decode_accepted(&bytes)).await
+        step.take(Verb::Accept, body, |bytes| accepted_in(&bytes)).await
     }
 
     /// Has acceptors commit a chosen proposal durably; returns those that have.

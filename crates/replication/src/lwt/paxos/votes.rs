@@ -6,7 +6,6 @@ use std::task::Poll;
 use reactor::{Deadline, Group};
 use smallvec::SmallVec;
 use storage::call_and_note;
-use wire::node::NodeError;
 use wire::node::frame::{Verb, WorkGroup};
 use wire::node::paxos::Refusal;
 
@@ -82,7 +81,7 @@ impl Ballots<'_> {
         &self,
         verb: Verb,
         body: impl Fn(&Planned) -> Vec<u8>,
-        read: impl Fn(Vec<u8>) -> Result<Result<T, Refusal>, NodeError>,
+        read: impl Fn(Vec<u8>) -> Result<Result<T, Refusal>, ReplicaFailure>,
     ) -> Votes<T> {
         let mut tally: Tally = self.plan.tally();
         let mut under_way: SmallVec<[(Planned, Asked); 5]> = SmallVec::new();
@@ -99,10 +98,7 @@ impl Ballots<'_> {
         let decided = poll_fn(|context| {
             under_way.retain(|(planned, asked)| {
                 let Poll::Ready(answer) = asked.as_mut().poll(context) else { return true };
-                let answer = answer.and_then(|bytes| {
-                    read(bytes)
-                        .map_err(|error| ReplicaFailure::Failed(format!("its answer is broken: {error}")))
-                });
+                let answer = answer.and_then(&read);
                 match answer {
                     Ok(Ok(vote)) => {
                         tally.received(planned.share);
