@@ -167,6 +167,12 @@ impl View {
         self.learn(&News { own: None, nodes: Some(nodes), maps: vec![(table, map)], gone: Vec::new() });
     }
 
+    /// As [`View::pretend`], as a node of that number.
+    #[doc(hidden)]
+    pub fn pretend_to_be(&self, own: NodeNumber, nodes: Nodes, table: TableId, map: MapParts) {
+        self.learn(&News { own: Some(own), nodes: Some(nodes), maps: vec![(table, map)], gone: Vec::new() });
+    }
+
     /// Takes in what is new.
     pub(crate) fn learn(&self, news: &News) {
         if let Some(own) = news.own {

@@ -50,21 +50,6 @@ pub enum FailureReason {
     NodeDown,
 }
 
-/// Requests that are not done yet where partitions have several replicas, or replicas on other nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotYet {
-    /// Conditional statements and serial reads.
-    Conditions,
-}
-
-impl fmt::Display for NotYet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Conditions => "conditional statements (IF) and serial reads",
-        })
-    }
-}
-
 /// Why a write or a read did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicationError {
@@ -94,6 +79,43 @@ pub enum ReplicationError {
         received: u32,
         /// Replicas needed.
         required: u32,
+    },
+    /// A conditional write happened, and too few replicas for its commit level have it yet; serial reads see
+    /// it.
+    #[error("{received} of {required} replicas have committed the write in time")]
+    Uncommitted {
+        /// Replicas that have it.
+        received: u32,
+        /// Replicas needed.
+        required: u32,
+    },
+    /// This node's clock is too far ahead of a replica's for conditional writes; nothing was written.
+    #[error("the clock of this node is {ahead_us} microseconds ahead of a replica's: set the clocks right")]
+    ClockAhead {
+        /// How far.
+        ahead_us: i64,
+    },
+    /// Conditional writes of other nodes are too far ahead of this node's clock; nothing was written.
+    #[error("the clock of this node is {behind_us} microseconds behind another's: set the clocks right")]
+    ClockBehind {
+        /// How far.
+        behind_us: i64,
+    },
+    /// The replicas have promised to agree with others than this request asks: serial levels of all and of
+    /// one data center were mixed; nothing was written.
+    #[error(
+        "the partition was written or read at another serial level: use either SERIAL or LOCAL_SERIAL for all \
+         of its conditional statements"
+    )]
+    OtherScope,
+    /// What a conditional write looked at is stamped later than this node's clock, and would hide the write;
+    /// nothing was written.
+    #[error(
+        "the data is stamped {timestamp}, later than this node's clock: a conditional write would not be seen"
+    )]
+    WrittenAhead {
+        /// The timestamp.
+        timestamp: i64,
     },
     /// Replicas failed, and too few are left for the consistency level.
     #[error("{endpoint}: {reason}")]
@@ -149,12 +171,6 @@ pub enum ReplicationError {
     /// The mutation does not have the shape of the table's rows.
     #[error("a mutation does not fit table {0}")]
     Misfit(TableId),
-    /// Nothing was done: the request is not done yet with the replicas that its partition has.
-    #[error("{what} is not done yet where partitions have several replicas, or replicas on other nodes")]
-    NotYet {
-        /// The kind of request.
-        what: NotYet,
-    },
     /// The replica's node is stopping.
     #[error("{endpoint} is stopping")]
     Stopping {

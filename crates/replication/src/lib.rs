@@ -31,7 +31,7 @@ pub mod write;
 
 pub use batchlog::{BatchFailure, BatchWrite};
 pub use consistency::Consistency;
-pub use error::{Endpoint, FailureReason, NotYet, ReplicationError};
+pub use error::{Endpoint, FailureReason, ReplicationError};
 pub use hints::{HintsConfig, HintsError, PendingHints};
 pub use lwt::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
 pub use peers::Peers;

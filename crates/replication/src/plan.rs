@@ -14,7 +14,7 @@ use model::{Table, Token};
 use smallvec::SmallVec;
 
 use crate::consistency::{Consistency, Scope, quorum};
-use crate::error::{NotYet, ReplicationError};
+use crate::error::ReplicationError;
 use crate::replica_counts::{Alive, ReplicaCounts};
 use crate::replicator::Replicator;
 use crate::tally::{NO_SHARE, Share, Tally};
@@ -150,19 +150,6 @@ impl Plan {
         // While there are more replicas than the keyspace has factors now, majorities are of those.
         let counts = counts.raised_to(&placed).map_or(Cow::Borrowed(counts), Cow::Owned);
         Laid { replicas, alive, counts }
-    }
-
-    /// Refuses a serial read that other nodes would have to agree on.
-    ///
-    /// # Errors
-    /// [`ReplicationError::NotYet`].
-    pub(crate) fn check_readable(&self, level: Consistency) -> Result<(), ReplicationError> {
-        let is_serial = matches!(level, Consistency::Serial | Consistency::LocalSerial);
-        let is_alone = self.replicas.len() == 1 && self.replicas[0].distance <= Distance::Node;
-        if is_serial && !is_alone {
-            return Err(ReplicationError::NotYet { what: NotYet::Conditions });
-        }
-        Ok(())
     }
 
     /// The routing that it was made with: whoever keeps it holds up those who wait for its requests to end.

@@ -13,7 +13,7 @@ use storage::Storage;
 
 use crate::admission::RateLimiter;
 use crate::consistency::Consistency;
-use crate::error::{NotYet, ReplicationError};
+use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
 use crate::peers::Peers;
@@ -175,26 +175,6 @@ impl Replicator {
     /// Bytes of writes that may go on behind their answers.
     pub(crate) fn late_bytes(&self) -> &Semaphore {
         &self.0.late_bytes
-    }
-
-    /// The shard of this node that is the only replica of a token's tablet: for requests that know no others
-    /// yet.
-    ///
-    /// # Errors
-    /// [`ReplicationError::NotYet`], naming `what` is asked for, where there is another replica.
-    #[inline]
-    pub(crate) fn only_shard_of(
-        &self,
-        table: &Table,
-        token: Token,
-        what: NotYet,
-    ) -> Result<usize, ReplicationError> {
-        self.0.view.with_routing(table, |routing| {
-            match routing.replicas(routing.tablets().tablet_of(token)) {
-                [replica] if replica.node == self.0.own.node => Ok(usize::from(replica.shard)),
-                _ => Err(ReplicationError::NotYet { what }),
-            }
-        })
     }
 
     /// Whether this node has the only replicas of a table.

@@ -28,7 +28,9 @@ use crate::write::{late, send};
 /// Serves this shard's requests of other nodes.
 fn register(network: &Rc<Network>, replicator: &Replicator) {
     let late = [Verb::Hint, Verb::BatchLog, Verb::BatchDone];
-    for verb in [Verb::Mutate, Verb::Read, Verb::Digest, Verb::Count].into_iter().chain(late) {
+    let of_rounds = [Verb::Prepare, Verb::Accept, Verb::Learn];
+    let plain = [Verb::Mutate, Verb::Read, Verb::Digest, Verb::Count];
+    for verb in plain.into_iter().chain(late).chain(of_rounds) {
         let serving = replicator.downgrade();
         network.register(verb, move |request: Request| {
             let serving = serving.get();
@@ -77,6 +79,7 @@ impl Replicator {
                 Ok(answer)
             }
             Verb::Count => self.serve_count(body, deadline).await,
+            Verb::Prepare | Verb::Accept | Verb::Learn => self.serve_round(verb, body, deadline).await,
             verb => Err(Fault::new(FaultKind::NotServed, format!("{verb:?} is no request for a replica"))),
         }
     }

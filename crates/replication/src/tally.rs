@@ -137,6 +137,11 @@ impl Tally {
         received.min(self.required.saturating_sub(1))
     }
 
+    /// Answers that have come, in all shares.
+    pub(crate) fn received_in_all(&self) -> u32 {
+        self.shares.iter().map(|share| share.received.min(share.needed)).sum()
+    }
+
     /// The error of a request whose deadline passed.
     pub(crate) fn timed_out(&self) -> ReplicationError {
         let (received, required) = (self.counted(), self.required);

@@ -17,6 +17,7 @@ use reactor::{Group, mesh};
 use crate::agreed::{AgreedChanges, OwnParts, OwnTablets, own_tablets};
 use crate::error::StorageError;
 use crate::manifest::Edit;
+use crate::paxos;
 use crate::shard::Storage;
 use crate::snapshot::SnapshotRequest;
 use crate::tablet::{self, FileMark, Folder, Keepers, TableStore, Unplaced};
@@ -135,7 +136,8 @@ impl Storage {
             let mut tables = self.0.tables.borrow_mut();
             tables.extend(made);
             *self.0.schema.borrow_mut() = Rc::clone(&schema);
-            tables.extract_if(|id, _| schema.table_by_id(*id).is_none()).map(|(_, store)| store).collect()
+            let is_gone = |id: &TableId| *id != paxos::TABLE && schema.table_by_id(*id).is_none();
+            tables.extract_if(|id, _| is_gone(id)).map(|(_, store)| store).collect()
         };
         self.0.note_durability();
         self.0.ages_changed.notify_all();

@@ -4,8 +4,9 @@
 //! `commitlog::recycle`. Read: `read` → `memtable::read`, `cache` and table files → `read::merge` →
 //! `read::visible`. `open` starts the storage, `ddl` changes its tables, and `compaction` keeps the number of
 //! files low. `snapshot` keeps copies of tables, `import` takes in files from outside, and `disk` watches
-//! space and errors. This crate has no notion of other nodes, and reaches other shards only through
-//! `reactor::mesh`. `replication` and `query` are built on [`Storage`].
+//! space and errors. `paxos` keeps what this node promised in conditional writes. This crate has no notion of
+//! other nodes, and reaches other shards only through `reactor::mesh`. `replication` and `query` are built on
+//! [`Storage`].
 
 mod agreed;
 mod apply;
@@ -32,6 +33,7 @@ mod memtable;
 mod moves;
 mod open;
 mod partition_guard;
+mod paxos;
 mod read;
 pub mod records;
 mod report;
@@ -60,6 +62,7 @@ pub use import::{ImportReport, ImportSource};
 pub use large_data::{LargeDataOf, LargeLimits};
 pub use open::EarlierSchema;
 pub use partition_guard::{PartitionGuards, PartitionLimit};
+pub use paxos::{PaxosCell, PaxosChange, PaxosState};
 pub use read::{
     Dead, Flow, FromMemory, PartitionBound, PartitionRange, Place, RawConsumer, ReadCommand, RowConsumer,
     Shown, Slices, Unread, VisibleScratch, fragments_table,

@@ -5,6 +5,7 @@
 use model::tablet::TabletMap;
 use model::{TableId, Token};
 
+use crate::paxos;
 use crate::shard::Storage;
 
 /// Memory, files and data of one table on one shard.
@@ -116,10 +117,17 @@ impl SizeEstimate {
 const LEVELS_MAX: usize = 9;
 
 impl Storage {
+    /// The tables that clients know, by id.
+    fn table_ids(&self) -> Vec<TableId> {
+        let mut ids: Vec<TableId> = self.0.tables.borrow().keys().copied().collect();
+        ids.retain(|id| *id != paxos::TABLE);
+        ids.sort_unstable();
+        ids
+    }
+
     /// A report of each table, by id; other tasks run after each.
     pub async fn report(&self) -> Vec<TableReport> {
-        let mut ids: Vec<TableId> = self.0.tables.borrow().keys().copied().collect();
-        ids.sort_unstable();
+        let ids = self.table_ids();
         let mut reports = Vec::with_capacity(ids.len());
         for id in ids {
             reports.extend(self.table_report(id));
@@ -131,8 +139,7 @@ impl Storage {
     /// Estimates of each table's partitions in the parts of the ring that `ring` cuts it into, by table id.
     /// They come from the statistics of table files, and from memtables. Other tasks run after each table.
     pub async fn size_estimates(&self, ring: TabletMap) -> Vec<SizeEstimate> {
-        let mut ids: Vec<TableId> = self.0.tables.borrow().keys().copied().collect();
-        ids.sort_unstable();
+        let ids = self.table_ids();
         let mut estimates = Vec::with_capacity(ids.len());
         for id in ids {
             estimates.extend(self.size_estimate(id, ring));

@@ -141,7 +141,7 @@ pub fn type_option(data: &[u8]) {
 /// Messages between nodes: the first byte chooses one, or frames.
 pub fn node_messages(data: &[u8]) {
     let Some((&first, message)) = data.split_first() else { return };
-    match first % 18 {
+    match first % 19 {
         0 => node_frames(message),
         1 => {
             if let Ok(hello) = Hello::decode(message) {
@@ -183,6 +183,7 @@ pub fn node_messages(data: &[u8]) {
             }
         }
         17 => node_batch(message),
+        18 => node_round(message),
         other => control_message(other, message),
     }
 }
@@ -196,6 +197,28 @@ fn node_batch(message: &[u8]) {
     }
     if let Ok(id) = node::batch::decode_done(message) {
         assert_eq!(id.as_slice(), message);
+    }
+}
+
+/// A message of a round of conditional writes, and again what is written of it: its first byte chooses one.
+fn node_round(message: &[u8]) {
+    let Some((&kind, message)) = message.split_first() else { return };
+    let mut out = Vec::new();
+    let was_read = match kind % 5 {
+        0 => node::paxos::Prepare::decode(message).map(|(prepare, reads)| {
+            assert_eq!(prepare.reads.len(), reads.len());
+            prepare.encode(&mut out);
+        }),
+        1 => node::paxos::Prepared::decode(message).map(|prepared| prepared.encode(&mut out)),
+        2 => node::paxos::Propose::decode_accept(message).map(|propose| propose.encode_accept(&mut out)),
+        3 => node::paxos::Propose::decode_learn(message)
+            .map(|(propose, durably)| propose.encode_learn(durably, &mut out)),
+        _ => {
+            node::paxos::decode_accepted(message).map(|answer| node::paxos::encode_accepted(answer, &mut out))
+        }
+    };
+    if was_read.is_ok() {
+        assert_eq!(out, message);
     }
 }
 

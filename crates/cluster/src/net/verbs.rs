@@ -36,6 +36,7 @@ pub(super) fn facts(verb: Verb) -> Option<VerbFacts> {
         Verb::Hello => return None,
         Verb::Mutate | Verb::Read | Verb::Digest | Verb::Count => (None, false),
         Verb::Hint | Verb::BatchLog | Verb::BatchDone => (None, false),
+        Verb::Prepare | Verb::Accept | Verb::Learn => (None, false),
         Verb::Ping | Verb::Raft | Verb::Command | Verb::Drain | Verb::ReadIndex => (control, false),
         Verb::Join | Verb::Status => (control, true),
     };

@@ -13,7 +13,7 @@ use model::partition_key::DecoratedKey;
 use model::{Column, ColumnId, ColumnKind, RowView, Table};
 use reactor::Deadline;
 use replication::lwt::Current;
-use replication::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
+use replication::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest, ReplicationError};
 use smallvec::SmallVec;
 use statement::guardrails::WriteGuardrails;
 use statement::prepare::condition::Conditions;
@@ -293,7 +293,12 @@ impl<'a> Cas<'a> {
             Ok(CasOutcome::Rejected(current)) => Some(current),
             Err(CasError::Request(error)) => return Err(error),
             Err(CasError::Replication(error)) => {
-                return Err(consistency::write_error(error, serial, WriteType::Cas, table, &key.key));
+                // The level that was not reached: the commit's, once the write is decided.
+                let level = match error {
+                    ReplicationError::Uncommitted { .. } => commit,
+                    _ => serial,
+                };
+                return Err(consistency::write_error(error, level, WriteType::Cas, table, &key.key));
             }
         };
         out.warnings.append(&mut self.warnings);
@@ -413,7 +418,7 @@ impl CasRequest for Cas<'_> {
     fn decide(
         &mut self,
         current: &Current,
-        Ballot(timestamp): Ballot,
+        Ballot { micros: timestamp, .. }: Ballot,
         mutation: &mut Vec<u8>,
     ) -> Result<bool, QueryError> {
         for RowMust { clustering, must } in &self.musts {

@@ -125,6 +125,10 @@ fn failed_write(
         ReplicationError::Undecided { received, required } => {
             QueryError::CasUnknown { consistency, received, required }
         }
+        // As Cassandra's: agreement was reached, and the write itself is late.
+        ReplicationError::Uncommitted { received, required } => {
+            QueryError::WriteTimeout { consistency, received, required, write_type: WriteType::Simple }
+        }
         ReplicationError::Failed { received, required, ref failures, .. } => {
             let failures = failures.clone();
             reactor::error_limited!("a write failed"; kind = write_type.name(), error = error);
@@ -135,7 +139,10 @@ fn failed_write(
         | ReplicationError::RateLimited { .. }
         | ReplicationError::TableGone(_)
         | ReplicationError::Misfit(_)
-        | ReplicationError::NotYet { .. }
+        | ReplicationError::ClockAhead { .. }
+        | ReplicationError::ClockBehind { .. }
+        | ReplicationError::OtherScope
+        | ReplicationError::WrittenAhead { .. }
         | ReplicationError::Stopping { .. } => refused(error, consistency),
     }
 }
@@ -201,12 +208,15 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
         | ReplicationError::RateLimited { .. }
         | ReplicationError::TableGone(_)
         | ReplicationError::Misfit(_)
-        | ReplicationError::NotYet { .. }
+        | ReplicationError::ClockAhead { .. }
+        | ReplicationError::ClockBehind { .. }
+        | ReplicationError::OtherScope
+        | ReplicationError::WrittenAhead { .. }
         | ReplicationError::Stopping { .. } => refused(error, consistency),
         // Writes alone have these.
-        ReplicationError::Undecided { .. } | ReplicationError::TooLarge { .. } => {
-            QueryError::Internal(error.to_string())
-        }
+        ReplicationError::Undecided { .. }
+        | ReplicationError::Uncommitted { .. }
+        | ReplicationError::TooLarge { .. } => QueryError::Internal(error.to_string()),
     }
 }
 
@@ -227,10 +237,14 @@ fn refused(error: ReplicationError, consistency: Wire) -> QueryError {
             QueryError::RateLimited { message: error.to_string(), is_write, by_coordinator }
         }
         ReplicationError::TableGone(table) | ReplicationError::Misfit(table) => QueryError::TableGone(table),
-        ReplicationError::NotYet { .. } => QueryError::Invalid(error.to_string()),
+        ReplicationError::ClockAhead { .. }
+        | ReplicationError::ClockBehind { .. }
+        | ReplicationError::OtherScope
+        | ReplicationError::WrittenAhead { .. } => QueryError::Invalid(error.to_string()),
         ReplicationError::Stopping { .. } => QueryError::NotReady("the node is stopping".to_owned()),
         ReplicationError::TimedOut { .. }
         | ReplicationError::Undecided { .. }
+        | ReplicationError::Uncommitted { .. }
         | ReplicationError::Failed { .. }
         | ReplicationError::TooLarge { .. } => QueryError::Internal(error.to_string()),
     }

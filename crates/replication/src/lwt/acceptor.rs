@@ -3,8 +3,10 @@
 //!
 //! A promise is the partition's turn. A coordinator on this shard keeps it itself. For one on another shard
 //! it is kept here under its ballot until that shard proposes, gives up, or its deadline passes; a later
-//! proposal is refused. Invariant: ballots of a shard only grow, and a proposal is applied before its
-//! partition's turn passes on, even if the waiting client is gone.
+//! proposal is refused. Rounds in which several replicas agree take the turn as their latch (`paxos`); once
+//! another node has asked for one, this shard makes no promises of its own any more. Invariant: ballots of a
+//! shard only grow, and a proposal is applied before its partition's turn passes on, even if the waiting
+//! client is gone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,8 +20,9 @@ use model::partition_key::DecoratedKey;
 use reactor::{Deadline, Gate, GateHold, Group};
 use storage::{PartitionRange, ReadCommand, Storage};
 
+use super::ballot::{Ballot, Ballots};
 use super::current::{Current, Taker};
-use super::{Ballot, CURRENT_BYTES_MAX, CasRead};
+use super::{CURRENT_BYTES_MAX, CasRead};
 use crate::error::ReplicaFailure;
 use crate::partition_line::{PartitionLines, Turn};
 
@@ -45,7 +48,11 @@ pub(super) struct Promise {
 /// Rounds of one shard.
 pub(crate) struct Acceptor {
     lines: Rc<PartitionLines>,
-    last: Cell<Ballot>,
+    /// Requests of this shard for which several replicas agree, by partition.
+    queue: Rc<PartitionLines>,
+    ballots: Ballots,
+    /// Whether another node has asked for a promise since the start.
+    has_others: Cell<bool>,
     rounds: RefCell<BTreeMap<Ballot, (Turn, Deadline)>>,
     tasks: Gate,
 }
@@ -54,7 +61,9 @@ impl Acceptor {
     pub(crate) fn new(lines: Rc<PartitionLines>) -> Self {
         Self {
             lines,
-            last: Cell::new(Ballot(i64::MIN)),
+            queue: Rc::default(),
+            ballots: Ballots::new(),
+            has_others: Cell::new(false),
             rounds: RefCell::new(BTreeMap::new()),
             tasks: Gate::new(),
         }
@@ -65,6 +74,35 @@ impl Acceptor {
         self.tasks.close().await;
     }
 
+    /// The source of this shard's ballots.
+    pub(super) fn ballots(&self) -> &Ballots {
+        &self.ballots
+    }
+
+    /// Another coordinator asks for promises.
+    pub(super) fn note_others(&self) {
+        self.has_others.set(true);
+    }
+
+    /// Lets a task begin that [`Acceptor::stop`] waits for.
+    pub(super) fn enter(&self) -> Result<GateHold, ReplicaFailure> {
+        self.tasks.enter().map_err(|_| ReplicaFailure::Stopping)
+    }
+
+    /// Waits for the turn of a request for which several replicas agree, among those of this shard.
+    pub(super) async fn queue_turn(
+        &self,
+        table: TableId,
+        key: &[u8],
+        deadline: Deadline,
+    ) -> Result<Turn, ReplicaFailure> {
+        match reactor::timeout(deadline, self.queue.turn(table, key)).await {
+            Ok(turn) => turn
+                .map_err(|error| ReplicaFailure::Overloaded(format!("the partition is contended: {error}"))),
+            Err(_) => Err(ReplicaFailure::TimedOut),
+        }
+    }
+
     /// Waits for the partition's turn, reads, and promises a ballot.
     pub(super) async fn prepare(
         &self,
@@ -73,6 +111,9 @@ impl Acceptor {
         deadline: Deadline,
     ) -> Result<(Turn, Promise), ReplicaFailure> {
         let turn = self.turn(prepare.table, &prepare.key.key, deadline).await?;
+        if self.has_others.get() {
+            return Err(ReplicaFailure::Stale("other nodes take part in conditional writes".to_owned()));
+        }
         let table = storage.schema().table_by_id(prepare.table).cloned();
         let table = table.ok_or(ReplicaFailure::TableGone(prepare.table))?;
         let mut current = Current::default();
@@ -97,11 +138,7 @@ impl Acceptor {
         }
         // The ballot is taken after the read: it is later than all timestamps that this shard's clock gave to
         // the data that was read.
-        let last = self.last.get();
-        let ballot = Ballot(reactor::wall_clock_us().max(last.0.saturating_add(1)));
-        assert!(ballot > last, "ballot {ballot:?} after {last:?}: two rounds would share a timestamp");
-        self.last.set(ballot);
-        Ok((turn, Promise { ballot, current }))
+        Ok((turn, Promise { ballot: self.ballots.next_alone(), current }))
     }
 
     /// As [`Self::prepare`], for a coordinator on another shard.

@@ -9,9 +9,10 @@ use storage::call_and_note;
 use super::acceptor::{Prepare, Promise};
 use super::{Ballot, CasDeadlines, CasError, CasOutcome, CasRequest};
 use crate::consistency::Consistency;
-use crate::error::{NotYet, ReplicaFailure, ReplicationError};
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::partition_line::Turn;
 use crate::replicator::{Replicator, here};
+use crate::tally::Ended;
 
 /// A promise and its place.
 enum Kept {
@@ -30,11 +31,12 @@ impl Replicator {
     /// returns.
     ///
     /// # Errors
-    /// [`CasError::Request`] from `decide`; [`ReplicationError::Unavailable`] and
-    /// [`ReplicationError::NotYet`], where the partition has other replicas than one of this node, before
-    /// anything is done;
+    /// [`CasError::Request`] from `decide`; [`ReplicationError::Unavailable`] before anything is done;
     /// [`ReplicationError::TimedOut`] at the first deadline, when nothing is written;
-    /// [`ReplicationError::Undecided`] at the second: the write may then have happened.
+    /// [`ReplicationError::Undecided`] at the second: the write may then have happened;
+    /// [`ReplicationError::Uncommitted`] if it has happened and too few replicas for `commit` have it yet;
+    /// [`ReplicationError::ClockAhead`], [`ReplicationError::ClockBehind`], [`ReplicationError::OtherScope`]
+    /// and [`ReplicationError::WrittenAhead`] where replicas cannot agree: nothing is written.
     pub async fn cas<R: CasRequest>(
         &self,
         table: &Table,
@@ -43,13 +45,28 @@ impl Replicator {
         (serial, commit): (Consistency, Consistency),
         deadlines: CasDeadlines,
     ) -> Result<CasOutcome, CasError<R::Error>> {
-        let shard = self.only_shard_of(table, key.token, NotYet::Conditions)?;
-        let required = self.require(table, key.token, serial)?;
-        self.require(table, key.token, commit)?;
-        let (reads, now) = request.reads();
-        let prepare = Prepare { table: table.id(), key: key.clone(), reads, now };
-        let round = Round { replicator: self, shard, required, deadlines };
-        let (kept, Promise { ballot, current }) = round.prepare(prepare).await?;
+        // Bounded by the first deadline.
+        let (round, kept, Promise { ballot, current }) = loop {
+            if self.view().is_shared() {
+                let partition = (table, key);
+                return Box::pin(self.cas_by_agreement(partition, request, (serial, commit), deadlines))
+                    .await;
+            }
+            let version = self.view().with_routing(table, |routing| routing.version());
+            let shard = self.shard_of(self.replica_of(table, key.token));
+            let required = self.required_alone(table, serial)?;
+            self.required_alone(table, commit)?;
+            let (reads, now) = request.reads();
+            let prepare = Prepare { table: table.id(), key: key.clone(), reads, now };
+            let round = Round { replicator: self, shard, required, deadlines };
+            match round.prepare(prepare).await {
+                Ok((kept, promise)) => break (round, kept, promise),
+                Err(Ended::Failed(error)) => return Err(error.into()),
+                Err(Ended::Again(error)) if deadlines.contention.is_past() => return Err(error.into()),
+                // The tablet is on another shard by now, or another node takes part.
+                Err(Ended::Again(_)) => self.wait_for_later_plan(table, version, deadlines.contention).await,
+            }
+        };
         let mut mutation = Vec::new();
         match request.decide(&current, ballot, &mut mutation) {
             Ok(true) => {
@@ -90,21 +107,23 @@ impl Round<'_> {
         ReplicationError::timed_out(0, self.required)
     }
 
-    async fn prepare(&self, prepare: Prepare) -> Result<(Kept, Promise), ReplicationError> {
+    async fn prepare(&self, prepare: Prepare) -> Result<(Kept, Promise), Ended> {
         let CasDeadlines { contention: deadline, write } = self.deadlines;
         if self.shard == reactor::shard_id() {
             let acceptor = self.replicator.acceptor();
             let promised = acceptor.prepare(self.replicator.storage(), prepare, deadline).await;
-            let (turn, promise) = promised.map_err(|failure| failure.at(self.replica(), self.required))?;
+            let (turn, promise) =
+                promised.map_err(|failure| Ended::of_one(failure, self.replica(), self.required))?;
             return Ok((Kept::Here(turn), promise));
         }
         let call = call_and_note(self.shard, Group::STATEMENT, move || async move {
             let replicator = starting()?;
             replicator.acceptor().prepare_for_another(replicator.storage(), prepare, (deadline, write)).await
         });
-        let promise = reactor::timeout(deadline, call).await.map_err(|_| self.timed_out())?;
+        let promise = reactor::timeout(deadline, call).await.map_err(|_| Ended::Failed(self.timed_out()))?;
         let promise = promise.unwrap_or_else(|error| Err(error.into()));
-        let promise = promise.map_err(|failure: ReplicaFailure| failure.at(self.replica(), self.required))?;
+        let ended = |failure: ReplicaFailure| Ended::of_one(failure, self.replica(), self.required);
+        let promise = promise.map_err(ended)?;
         Ok((Kept::There(self.shard), promise))
     }
 

@@ -1,19 +1,21 @@
 //! Conditional writes of one partition: read, decided and written with no other conditional write in between.
 //!
-//! The steps are those of Paxos: the replicas promise a ballot and return their contents (`prepare`); the
-//! coordinator decides; its mutation is accepted under that ballot (`propose`, here `accept`) and then made
-//! visible to readers (`commit`, part of `accept` while there is one replica). [`CasRequest`] and
+//! The steps are those of Paxos: the replicas promise a ballot and return their contents; the coordinator
+//! decides; its mutation is accepted under that ballot and then made visible to readers. [`CasRequest`] and
 //! [`Replicator::cas`] are the interface for callers, for any number of replicas: `decide` may be called more
-//! than once. With one replica a promise is the partition's turn on the shard that has it, so that ballots
-//! never compete. Ballots are the timestamps of the data they write: they only grow on a shard, and a shard
-//! has all of a partition.
+//! than once. On a node that is alone a promise is the partition's turn on the shard that has it (`acceptor`,
+//! `coordinate`), so that ballots never compete; where there are other nodes, replicas agree (`paxos`).
+//! Ballots (`ballot`) are the timestamps of the data they write.
 
 mod acceptor;
+mod ballot;
 mod coordinate;
 mod current;
+mod paxos;
 
 pub(crate) use acceptor::Acceptor;
 pub use acceptor::ROUNDS_MAX;
+pub use ballot::Ballot;
 pub(crate) use current::Taker;
 pub use current::{CURRENT_BYTES_MAX, Current};
 
@@ -26,10 +28,6 @@ use crate::error::ReplicationError;
 
 #[allow(unused_imports, reason = "named by the documentation")]
 use crate::replicator::Replicator;
-
-/// Identity and order of a round, and the timestamp in microseconds of its writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ballot(pub i64);
 
 /// Deadlines of a conditional write.
 #[derive(Debug, Clone, Copy)]

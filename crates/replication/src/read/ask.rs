@@ -111,7 +111,8 @@ impl Question<'_> {
             });
         }
         let mut body = Vec::new();
-        self.encode(planned, want, &mut body);
+        let digest = if want == Want::Contents { 0 } else { DIGEST_VERSION as u8 };
+        encode(self.command, &self.page, (self.plan.version(), planned.since), digest, &mut body);
         if planned.distance == Distance::Node {
             let shard = self.replicator.shard_of(planned.replica);
             let call = call_and_note(shard, reactor::current_group(), move || async move {
@@ -131,32 +132,39 @@ impl Question<'_> {
         let command = self.command.clone();
         Box::pin(async move { reply(&command, want, answer.await.map_err(ReplicaFailure::of_peer)) })
     }
+}
 
-    fn encode(&self, planned: &Planned, want: Want, out: &mut Vec<u8>) {
-        let ReadCommand { table, range, slices, reversed, now, bypass_cache } = self.command;
-        let mut slice_bytes = Vec::new();
-        let slices = slices.iter().map(|slice| (slice.start.as_ref(), slice.end.as_ref()));
-        let limit = |limit: Option<usize>| limit.map(|limit| limit as u64);
-        let read = Read {
-            table: table.id(),
-            version: self.plan.version(),
-            since: planned.since,
-            now: *now,
-            gc_before: self.page.gc_before,
-            digest: if want == Want::Contents { 0 } else { DIGEST_VERSION as u8 },
-            reversed: *reversed,
-            bypass_cache: *bypass_cache,
-            counted: false,
-            rows: limit(self.page.limits.rows),
-            rows_per_partition: limit(self.page.limits.rows_per_partition),
-            partitions: match range {
-                PartitionRange::Key(key) => Partitions::Key(&key.key),
-                PartitionRange::Between { from, to } => Partitions::Between(bound(from), bound(to)),
-            },
-            slices: SliceList::new(slices, &mut slice_bytes),
-        };
-        read.encode(out);
-    }
+/// Appends the request for a page; `digest` is the version of the digest that is asked for, 0 for contents.
+pub(super) fn encode(
+    command: &ReadCommand,
+    page: &PageOf,
+    (version, since): (u64, u64),
+    digest: u8,
+    out: &mut Vec<u8>,
+) {
+    let ReadCommand { table, range, slices, reversed, now, bypass_cache } = command;
+    let mut slice_bytes = Vec::new();
+    let slices = slices.iter().map(|slice| (slice.start.as_ref(), slice.end.as_ref()));
+    let limit = |limit: Option<usize>| limit.map(|limit| limit as u64);
+    let read = Read {
+        table: table.id(),
+        version,
+        since,
+        now: *now,
+        gc_before: page.gc_before,
+        digest,
+        reversed: *reversed,
+        bypass_cache: *bypass_cache,
+        counted: false,
+        rows: limit(page.limits.rows),
+        rows_per_partition: limit(page.limits.rows_per_partition),
+        partitions: match range {
+            PartitionRange::Key(key) => Partitions::Key(&key.key),
+            PartitionRange::Between { from, to } => Partitions::Between(bound(from), bound(to)),
+        },
+        slices: SliceList::new(slices, &mut slice_bytes),
+    };
+    read.encode(out);
 }
 
 fn bound(bound: &PartitionBound) -> Bound<'_> {

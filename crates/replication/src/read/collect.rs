@@ -40,28 +40,34 @@ enum Way {
 impl Reading<'_> {
     /// Reads everything, or until the consumer has enough.
     pub(super) async fn collect(&self, consumer: &mut dyn RowConsumer) -> Result<(), ReplicationError> {
-        let mut watched = Watched { consumer, stopped: false };
         let command = self.command;
-        let mut left = Some(Rest {
-            range: command.range.clone(),
-            slices: command.slices.clone(),
-            inside: None,
-            then: None,
-        });
+        let (range, slices) = (command.range.clone(), command.slices.clone());
+        let rest = Rest { range, slices, inside: None, then: None };
+        self.collect_rest(rest, &mut Watched::new(consumer)).await
+    }
+
+    /// Reads what is left, or until the consumer has enough.
+    pub(super) async fn collect_rest(
+        &self,
+        rest: Rest,
+        watched: &mut Watched<'_>,
+    ) -> Result<(), ReplicationError> {
+        let command = self.command;
+        let mut left = Some(rest);
         while let Some(rest) = left {
             let routing = self.replicator.routing(&command.table);
             let Some(run) = first_run(&routing, &rest.range) else { break };
             let part = within(command, &rest, &run);
             let ended = match self.way(&routing, run.tablet, rest.inside.is_some())? {
                 (Way::Here, replica, required) => {
-                    self.here(&part, &rest, (replica, required), &mut watched).await?
+                    self.here(&part, &rest, (replica, required), watched).await?
                 }
                 (Way::Shard(shard), replica, required) => {
-                    let read = self.shard(shard, &part, &rest, (replica, required), &mut watched);
+                    let read = self.shard(shard, &part, &rest, (replica, required), watched);
                     Box::pin(read).await?
                 }
                 (Way::Copies(plan), ..) => {
-                    Box::pin(copies::read(self, &plan, &part, rest.clone(), &mut watched)).await?
+                    Box::pin(copies::read(self, &plan, &part, rest.clone(), watched)).await?
                 }
             };
             left = match ended {
@@ -114,7 +120,6 @@ impl Reading<'_> {
             return Ok((way, replica, required));
         }
         let plan = Plan::new(replicator, table, (routing, tablet), self.level)?;
-        plan.check_readable(self.level)?;
         let (nearest, required) = (plan.replicas[0], plan.required);
         let way = match nearest.distance {
             _ if is_inside || !plan.is_served_by_nearest() => Way::Copies(Box::new(plan)),
@@ -204,7 +209,11 @@ pub(super) struct Watched<'c> {
     stopped: bool,
 }
 
-impl Watched<'_> {
+impl<'c> Watched<'c> {
+    pub(super) fn new(consumer: &'c mut dyn RowConsumer) -> Self {
+        Self { consumer, stopped: false }
+    }
+
     fn note(&mut self, flow: Flow) -> Flow {
         self.stopped |= flow == Flow::Stop;
         flow

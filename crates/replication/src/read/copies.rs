@@ -5,6 +5,7 @@
 //! it before the read goes on, so that a value that was read at a level is not lost to the next reader at it.
 
 use model::reconcile::Purge;
+use reactor::Deadline;
 use smallvec::SmallVec;
 use storage::{PartitionRange, ReadCommand};
 use wire::node::NodeError;
@@ -33,18 +34,7 @@ pub(super) async fn read(
     rest: Rest,
     watched: &mut Watched<'_>,
 ) -> Result<Part, ReplicationError> {
-    let table = &reading.command.table;
-    let options = table.options();
-    let now_s = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(0);
-    let gc_before = now_s.saturating_sub(options.gc_grace_seconds);
-    let had = rest.inside.map_or(0, |inside| inside.rows);
-    let of_partition = |most: usize| most.max(1).saturating_sub(had).max(1);
-    let limits = ReadLimits {
-        rows: reading.limits.rows,
-        rows_per_partition: reading.limits.rows_per_partition.map(of_partition),
-    };
-    let (reversed, now) = (part.reversed, part.now);
-    let page = PageOf { table: table.id(), reversed, limits, now, gc_before, contents: true };
+    let page = page_of(part, reading.limits, &rest);
     let deadline = reading.time.of_page();
     let question = Question { replicator: reading.replicator, plan, command: part, page, deadline };
     let replies = match contents(&question).await {
@@ -52,17 +42,47 @@ pub(super) async fn read(
         Err(Ended::Again(error)) => return Ok(Part::Again(rest, error)),
         Err(Ended::Failed(error)) => return Err(error),
     };
+    let contents = replies.iter().filter_map(|(planned, reply)| match reply {
+        Reply::Contents(bytes, _) => Some((*planned, bytes.as_slice())),
+        Reply::Digest(_) => None,
+    });
+    let contents: Contents<'_> = contents.collect();
+    hand_over(reading, plan, (part, page), rest, (&contents, deadline), watched).await
+}
+
+/// What is asked of the next page of what is left of a read.
+pub(super) fn page_of(part: &ReadCommand, limits: ReadLimits, rest: &Rest) -> PageOf {
+    let now_s = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(0);
+    let gc_before = now_s.saturating_sub(part.table.options().gc_grace_seconds);
+    let had = rest.inside.map_or(0, |inside| inside.rows);
+    let of_partition = |most: usize| most.max(1).saturating_sub(had).max(1);
+    let limits =
+        ReadLimits { rows: limits.rows, rows_per_partition: limits.rows_per_partition.map(of_partition) };
+    let (table, reversed, now) = (part.table.id(), part.reversed, part.now);
+    PageOf { table, reversed, limits, now, gc_before, contents: true }
+}
+
+/// Contents that replicas sent, as bytes.
+pub(super) type Contents<'r> = SmallVec<[(Planned, &'r [u8]); 5]>;
+
+/// Merges a page of several replicas, hands it over, and writes to each what it lacks.
+pub(super) async fn hand_over(
+    reading: &Reading<'_>,
+    plan: &Plan,
+    (part, page): (&ReadCommand, PageOf),
+    rest: Rest,
+    (contents, deadline): (&Contents<'_>, Deadline),
+    watched: &mut Watched<'_>,
+) -> Result<Part, ReplicationError> {
     let mut answers: SmallVec<[(Planned, Answer<'_>); 5]> = SmallVec::new();
-    for (planned, reply) in &replies {
-        if let Reply::Contents(bytes, _) = reply {
-            // What came from another replica was checked when it came.
-            let broken = |error: NodeError| {
-                ReplicaFailure::Failed(error.to_string()).at(planned.replica, plan.required)
-            };
-            answers.push((*planned, Answer::decode(bytes).map_err(broken)?));
-        }
+    for (planned, bytes) in contents {
+        // What came from another replica was checked when it came.
+        let broken =
+            |error: NodeError| ReplicaFailure::Failed(error.to_string()).at(planned.replica, plan.required);
+        answers.push((*planned, Answer::decode(bytes).map_err(broken)?));
     }
-    let repairs = answers.len() > 1 && options.read_repair != NO_REPAIR;
+    let repairs = answers.len() > 1 && reading.command.table.options().read_repair != NO_REPAIR;
+    let PageOf { now, gc_before, .. } = page;
     let merge = Merge {
         command: part,
         rows_per_partition: reading.limits.rows_per_partition,

@@ -4,7 +4,8 @@
 //! as pages of live rows (`answer`). Other parts are read by `copies`: pages with deletions and dead data
 //! (`raw_page`), or digests of them, that `ask` gets from as many replicas as the level needs and `replica`
 //! reads at each; `merge` makes one of them, and `repair` writes to replicas what they lack. `paced` gives
-//! ranges a deadline for each fetch.
+//! ranges a deadline for each fetch. `round` is a read of which conditional writes get the first page with
+//! the promises of its replicas.
 
 mod answer;
 mod ask;
@@ -18,6 +19,7 @@ mod raw_page;
 mod repair;
 mod replica;
 mod rest;
+mod round;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -36,6 +38,12 @@ use collect::Reading;
 use rest::Time;
 
 pub(crate) use replica::serve;
+pub(crate) use round::RoundRead;
+
+/// Whether a read sees every conditional write before it.
+fn level_is_serial(level: Consistency) -> bool {
+    matches!(level, Consistency::Serial | Consistency::LocalSerial)
+}
 
 /// Who answers a read of one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,8 +104,8 @@ impl Replicator {
     /// many there are.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] before anything is read, and [`ReplicationError::NotYet`] for a
-    /// serial read; later errors come after the consumer may have taken rows.
+    /// [`ReplicationError::Unavailable`] before anything is read; later errors come after the consumer may
+    /// have taken rows.
     #[inline]
     pub async fn read(
         &self,
@@ -119,6 +127,9 @@ impl Replicator {
         if admission::may_be_limited(&command.table) && served != Served::Elsewhere {
             let checked = self.limiter().check(&command.table, key.token, Operation::Read, true);
             checked.map_err(|failure| failure.here(required))?;
+        }
+        if level_is_serial(consistency) && self.view().is_shared() {
+            return Box::pin(self.read_serial(command, limits, consistency, deadline, consumer)).await;
         }
         if served == Served::Here {
             let read = pin!(self.storage().read(command, &mut *consumer));
@@ -168,6 +179,9 @@ impl Replicator {
         }
         let mut held = None;
         let required = if self.view().is_shared() {
+            if level_is_serial(consistency) {
+                return Ok(FromMemory::NotBegun);
+            }
             match self.serving_of_copies(table, key.token, consistency)? {
                 Serving { required, served: Served::Here, routing } => {
                     held = routing;
@@ -209,7 +223,6 @@ impl Replicator {
         level: Consistency,
     ) -> Result<Serving, ReplicationError> {
         let plan = self.plan(table, token, level)?;
-        plan.check_readable(level)?;
         let served = match plan.replicas[0].distance {
             Distance::Here if plan.is_served_by_nearest() => Served::Here,
             Distance::Here => Served::WithOthers,

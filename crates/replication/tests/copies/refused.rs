@@ -1,5 +1,4 @@
-//! What is not done yet over several replicas is refused before anything is done, and what no honest
-//! coordinator sends is refused by a replica.
+//! What no honest coordinator sends is refused by a replica, and what no honest replica sends fails a read.
 
 use std::time::Duration;
 
@@ -7,9 +6,7 @@ use model::clustering::Slice;
 use model::mutation::MutationView;
 use model::partition_key::DecoratedKey;
 use reactor::Deadline;
-use replication::{
-    Ballot, CasDeadlines, CasError, CasRead, CasRequest, Consistency, NotYet, ReadLimits, ReplicationError,
-};
+use replication::{Consistency, ReadLimits, ReplicationError};
 use storage::{PartitionRange, ReadCommand};
 use wire::node::fault::FaultKind;
 use wire::node::frame::Verb;
@@ -27,31 +24,6 @@ fn mutation(nodes: &Nodes) -> Vec<u8> {
     Write { key: 1, timestamp: 1, local: 0, base: BASE, kind }.mutation(&nodes.table)
 }
 
-/// Checks that an error names what is refused, and that no node was asked.
-fn refused(nodes: &Nodes, error: &ReplicationError, expected: NotYet) {
-    assert!(matches!(error, ReplicationError::NotYet { what } if *what == expected), "{error:?}");
-    assert_eq!(nodes.others.calls.take(), []);
-}
-
-struct Never;
-
-impl CasRequest for Never {
-    type Error = ();
-
-    fn reads(&self) -> (Vec<CasRead>, u32) {
-        (Vec::new(), BASE)
-    }
-
-    fn decide(
-        &mut self,
-        _: &replication::lwt::Current,
-        _: Ballot,
-        _: &mut Vec<u8>,
-    ) -> Result<bool, Self::Error> {
-        panic!("a refused request is not decided")
-    }
-}
-
 /// Runs `work` where the table has replicas on three nodes.
 fn with_three<F: Future<Output = ()> + 'static>(work: impl FnOnce(Nodes) -> F + 'static) {
     let ran = run(1, || async move {
@@ -59,19 +31,6 @@ fn with_three<F: Future<Output = ()> + 'static>(work: impl FnOnce(Nodes) -> F + 
         work(nodes).await;
     });
     assert_eq!(ran, Ok(()));
-}
-
-#[test]
-fn conditions_over_several_replicas_are_refused() {
-    with_three(|nodes| async move {
-        let key = DecoratedKey::new(vec![1]);
-        let deadlines = CasDeadlines { contention: deadline(), write: deadline() };
-        let levels = (Consistency::Serial, Consistency::Quorum);
-        let decided = nodes.replicator.cas(&nodes.table, &key, &mut Never, levels, deadlines).await;
-        let Err(CasError::Replication(error)) = decided else { panic!("{decided:?}") };
-        refused(&nodes, &error, NotYet::Conditions);
-        nodes.close();
-    });
 }
 
 #[test]

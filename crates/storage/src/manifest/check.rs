@@ -20,6 +20,7 @@ use crate::commitlog::format::HEADER_BYTES;
 use crate::compaction::transaction;
 use crate::config::StorageConfig;
 use crate::error::StorageError;
+use crate::paxos;
 use crate::tablet::{directory_of, quarantine, to_storage_error};
 
 /// How many missing files of one folder are named; of the others only the number is given.
@@ -104,7 +105,7 @@ pub(crate) async fn look(
     let dropped: BTreeSet<TableId> = dropped_tables(&agreed.changes).into_iter().collect();
     let mut state = State { agreed: agreed.index, ..State::default() };
     let mut folders = Vec::new();
-    for table in schema.tables() {
+    for table in schema.tables().chain([&paxos::table()]) {
         let files = by_table.remove(&table.id()).unwrap_or_default();
         let folder = look_into(config, table, &files, &mut state, missing).await?;
         folders.extend(folder);

@@ -30,6 +30,7 @@ use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::manifest::check::Missing;
 use crate::manifest::{Edit, Manifest};
+use crate::paxos;
 use crate::shard::{Inner, Storage};
 use crate::tablet::{Damage, Keepers, TableStore};
 pub use earlier::EarlierSchema;
@@ -189,7 +190,7 @@ async fn open_tables(
     opened: &Opened,
 ) -> Result<Vec<(TableId, Rc<TableStore>)>, StorageError> {
     let mut tables = Vec::new();
-    for table in schema.tables() {
+    for table in schema.tables().chain([&paxos::table()]) {
         let (own, folder) = &opened.tables[&table.id()];
         let found = (own.clone(), folder);
         let store = TableStore::open(table, &config.data_dir, place, keepers, found).await?;
@@ -269,7 +270,7 @@ fn refuse_unknown_tables(
     for (table, count) in logs.iter().flat_map(|(_, log)| &log.entries_of) {
         *entries.entry(*table).or_default() += count;
     }
-    entries.retain(|table, _| schema.table_by_id(*table).is_none());
+    entries.retain(|table, _| *table != paxos::TABLE && schema.table_by_id(*table).is_none());
     if entries.is_empty() {
         return Ok(());
     }

@@ -15,6 +15,7 @@ use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::manifest::check::{self, Missing};
 use crate::manifest::{FileState, Listed, Placement, State, Tenancies, Tenancy, TenancyKey};
+use crate::paxos;
 use crate::tablet::{self, AtStart, Damage, FileMark, Folder, Found, Unplaced, quarantine, to_storage_error};
 use crate::takeover;
 
@@ -52,7 +53,7 @@ pub(super) async fn open_schema(
         listed: listed.state.files.keys().copied().collect(),
         tables: BTreeMap::new(),
     };
-    for table in schema.tables() {
+    for table in schema.tables().chain([&paxos::table()]) {
         let own = agreed.own_tablets(table, shards);
         placing.place(tablet::directory_of(&config.data_dir, table).as_path(), table, own, shards).await?;
     }

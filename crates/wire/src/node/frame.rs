@@ -70,6 +70,12 @@ codes! {
     BatchLog = 12,
     /// A batch is done ([`super::batch`]).
     BatchDone = 13,
+    /// Promise a round of conditional writes and send what it reads ([`super::paxos::Prepare`]).
+    Prepare = 14,
+    /// Accept the proposal of a round ([`super::paxos::Propose`]).
+    Accept = 15,
+    /// Commit the proposal of a round ([`super::paxos::Propose`]).
+    Learn = 16,
     /// Count, as the leader of a counter update ([`super::count`]).
     Count = 20,
 }

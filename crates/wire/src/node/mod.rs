@@ -1,4 +1,5 @@
-//! Bytes between nodes of a cluster: frames, the first message of a connection, writes, reads and answers.
+//! Bytes between nodes of a cluster: frames, the first message of a connection, writes, reads and answers,
+//! rounds of conditional writes.
 //!
 //! Numbers are little endian. [`frame`] is the outer form; the bodies of frequent messages are laid out flat
 //! and borrowed from the receive buffer; those of [`hello`], [`control`] and [`fault`] are CBOR with numbered
@@ -15,6 +16,7 @@ pub mod fault;
 pub mod frame;
 pub mod hello;
 pub mod mutate;
+pub mod paxos;
 pub mod read;
 mod reader;
 
