@@ -62,7 +62,7 @@ pub use import::{ImportReport, ImportSource};
 pub use large_data::{LargeDataOf, LargeLimits};
 pub use open::EarlierSchema;
 pub use partition_guard::{PartitionGuards, PartitionLimit};
-pub use paxos::{PaxosCell, PaxosChange, PaxosState};
+pub use paxos::{PaxosCell, PaxosChange, PaxosState, PaxosTable};
 pub use read::{
     Dead, Flow, FromMemory, PartitionBound, PartitionRange, Place, RawConsumer, ReadCommand, RowConsumer,
     Shown, Slices, Unread, VisibleScratch, fragments_table,

@@ -24,6 +24,16 @@ use crate::read::{Flow, PartitionRange, ReadCommand, RowConsumer};
 use crate::shard::Storage;
 pub(crate) use table::{TABLE, table};
 
+/// A clients' table since it was truncated last: what was promised and accepted before does not count any
+/// more, because replicas take nothing that was planned with an earlier routing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PaxosTable {
+    /// The table.
+    pub id: TableId,
+    /// The version of its routing that truncated it last; 0 if none did.
+    pub truncated: u64,
+}
+
 /// A part of the state of one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PaxosCell {
@@ -74,11 +84,15 @@ impl Storage {
         Ok(usize::from(own.expect("a node has all tablets of its own table").shard))
     }
 
-    /// The state of a partition of `table`.
+    /// The state of a partition of a table.
     ///
     /// # Errors
     /// Those of [`Storage::read`]; [`StorageError::Shard`] of another shard.
-    pub async fn paxos_state(&self, table: TableId, key: &DecoratedKey) -> Result<PaxosState, StorageError> {
+    pub async fn paxos_state(
+        &self,
+        table: PaxosTable,
+        key: &DecoratedKey,
+    ) -> Result<PaxosState, StorageError> {
         let shard = self.paxos_shard(key.token)?;
         if shard == self.0.shard {
             return self.paxos_state_here(table, key).await;
@@ -87,14 +101,14 @@ impl Storage {
         on_shard(shard, async move |storage| storage.paxos_state_here(table, &key).await).await
     }
 
-    /// Changes the state of a partition of `table`. A future that is dropped leaves open whether the change
+    /// Changes the state of a partition of a table. A future that is dropped leaves open whether the change
     /// was made.
     ///
     /// # Errors
     /// Those of [`Storage::apply`]; [`StorageError::Shard`] of another shard.
     pub async fn note_paxos(
         &self,
-        table: TableId,
+        table: PaxosTable,
         key: &DecoratedKey,
         change: PaxosChange,
         deadline: Deadline,
@@ -108,7 +122,11 @@ impl Storage {
             .await
     }
 
-    async fn paxos_state_here(&self, table: TableId, key: &DecoratedKey) -> Result<PaxosState, StorageError> {
+    async fn paxos_state_here(
+        &self,
+        table: PaxosTable,
+        key: &DecoratedKey,
+    ) -> Result<PaxosState, StorageError> {
         let command = ReadCommand {
             table: self.table_store(TABLE)?.table(),
             range: PartitionRange::Key(key.clone()),
@@ -124,7 +142,7 @@ impl Storage {
 
     async fn note_paxos_here(
         &self,
-        table: TableId,
+        table: PaxosTable,
         key: &DecoratedKey,
         change: &PaxosChange,
         deadline: Deadline,

@@ -2,9 +2,9 @@
 //!
 //! The table belongs to the node and not to the agreed schema: every shard opens it at each start, clients do
 //! not see it, and it has no agreed map. Its partition key is the partition key of the clients' table, so
-//! that both have the same token: the state of a tablet is a range of tokens. The table's id is its
-//! clustering. Invariant: the number of its tablets is the same at every start, whatever the number of
-//! shards.
+//! that both have the same token: the state of a tablet is a range of tokens. The table's id and
+//! the version that truncated it last are its clustering. Invariant: the number of its tablets is the same at
+//! every start, whatever the number of shards.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use model::schema::{TableDefinition, TableOptions};
 use model::{Column, ColumnId, ColumnKind, CqlType, DeletionTime, Liveness, RowBuilder, RowView, Table};
 use model::{TableId, Token};
 
-use super::{PaxosCell, PaxosChange, PaxosState};
+use super::{PaxosCell, PaxosChange, PaxosState, PaxosTable};
 
 /// The id of the table.
 pub(crate) const TABLE: TableId = TableId(*b"ceto paxos state");
@@ -50,6 +50,7 @@ pub(crate) fn table() -> Rc<Table> {
         columns: vec![
             column(0, "row_key", CqlType::Blob, ColumnKind::PartitionKey),
             column(1, "cf_id", CqlType::Uuid, ColumnKind::Clustering),
+            Column { position: 1, ..column(5, "truncated", CqlType::Bigint, ColumnKind::Clustering) },
             column(2, "promised", CqlType::Blob, ColumnKind::Regular),
             column(3, "accepted", CqlType::Blob, ColumnKind::Regular),
             column(4, "committed", CqlType::Blob, ColumnKind::Regular),
@@ -57,22 +58,23 @@ pub(crate) fn table() -> Rc<Table> {
         dropped: BTreeMap::new(),
         // What it forgets nobody else has: its tombstones hide nothing behind a compaction.
         options: TableOptions { gc_grace_seconds: 0, ..TableOptions::default() },
-        next_column_id: 5,
+        next_column_id: 6,
         tablets_log2: TABLETS_LOG2,
         revision: 0,
     }))
 }
 
 /// The clustering of a table's row.
-pub(super) fn clustering(table: TableId) -> Vec<u8> {
+pub(super) fn clustering(table: PaxosTable) -> Vec<u8> {
     let mut clustering = Vec::new();
-    append_component(&mut clustering, Some(&table.0));
+    append_component(&mut clustering, Some(&table.id.0));
+    append_component(&mut clustering, Some(&table.truncated.to_be_bytes()));
     clustering
 }
 
 /// The mutation that makes a change.
 pub(super) fn mutation(
-    (table, token, key): (TableId, Token, &[u8]),
+    (table, token, key): (PaxosTable, Token, &[u8]),
     change: &PaxosChange,
     now: LocalSeconds,
 ) -> Vec<u8> {

@@ -15,7 +15,7 @@ use model::Table;
 use model::mutation::MutationView;
 use model::partition_key::DecoratedKey;
 use reactor::{Deadline, Group};
-use storage::{PaxosCell, PaxosChange};
+use storage::{ApplyAs, PaxosCell, PaxosChange, PaxosTable};
 use wire::node::NodeError;
 use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::Verb;
@@ -74,11 +74,11 @@ impl Replicator {
         let table = self.table_at(prepare.table, prepare.version, deadline).await?;
         let key = DecoratedKey::new(prepare.key.to_vec());
         // Held until the answer: those who take the tablet away wait for it.
-        let _routing = self.check_replica(&table, table.tablets().tablet_of(key.token), prepare.since)?;
+        let routing = self.check_replica(&table, table.tablets().tablet_of(key.token), prepare.since)?;
         let acceptor = self.acceptor();
         let _latch = acceptor.turn(prepare.table, &key.key, deadline).await?;
         acceptor.note_others();
-        let noted = Noted { replicator: self, table: &table, key: &key };
+        let noted = Noted { replicator: self, table: &table, key: &key, truncated: routing.truncated() };
         let state = noted.state(deadline).await?;
         let mut out = Vec::new();
         if let Err(refusal) = state.prepare(prepare.ballot, reactor::wall_clock_us()) {
@@ -112,12 +112,12 @@ impl Replicator {
     async fn serve_accept(&self, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, ReplicaFailure> {
         let propose = Propose::decode_accept(body).map_err(invalid)?;
         let Proposal { ballot, mutation } = propose.proposal;
-        let (table, _routing) = self.table_of_proposal(&propose, deadline).await?;
+        let (table, routing) = self.table_of_proposal(&propose, deadline).await?;
         self.storage().check_mutation_size(mutation.as_bytes())?;
         let key = DecoratedKey::new(mutation.key.to_vec());
         let acceptor = self.acceptor();
         let _latch = acceptor.turn(mutation.table, &key.key, deadline).await?;
-        let noted = Noted { replicator: self, table: &table, key: &key };
+        let noted = Noted { replicator: self, table: &table, key: &key, truncated: routing.truncated() };
         let answer = noted.state(deadline).await?.accept(ballot);
         if answer == Ok(Accepting::New) {
             let cells = [(PaxosCell::Accepted, Some(Held::encode(ballot, mutation.as_bytes())))].into();
@@ -133,17 +133,18 @@ impl Replicator {
     async fn serve_learn(&self, body: &[u8], deadline: Deadline) -> Result<Vec<u8>, ReplicaFailure> {
         let (propose, durably) = Propose::decode_learn(body).map_err(invalid)?;
         let Proposal { ballot, mutation } = propose.proposal;
-        let (table, _routing) = self.table_of_proposal(&propose, deadline).await?;
+        let (table, routing) = self.table_of_proposal(&propose, deadline).await?;
         let key = DecoratedKey::new(mutation.key.to_vec());
         let acceptor = self.acceptor();
         let _latch = acceptor.turn(mutation.table, &key.key, deadline).await?;
         if !is_empty(&mutation) {
-            self.storage().apply_checked(&mutation, deadline).await?;
+            let how = ApplyAs { since: Some(propose.since), synced: false };
+            self.storage().apply_as(&mutation, how, deadline).await?;
             if !self.storage().has_paxos_of(key.token)? {
                 self.storage().sync_writes().await?;
             }
         }
-        let noted = Noted { replicator: self, table: &table, key: &key };
+        let noted = Noted { replicator: self, table: &table, key: &key, truncated: routing.truncated() };
         let learning = noted.state(deadline).await?.learn(ballot);
         let mut cells = Cells::new();
         if learning.is_latest {
@@ -195,11 +196,17 @@ struct Noted<'n> {
     replicator: &'n Replicator,
     table: &'n Table,
     key: &'n DecoratedKey,
+    /// The version of the routing that truncated the table last.
+    truncated: u64,
 }
 
 impl Noted<'_> {
+    fn of(&self) -> PaxosTable {
+        PaxosTable { id: self.table.id(), truncated: self.truncated }
+    }
+
     async fn state(&self, deadline: Deadline) -> Result<State, ReplicaFailure> {
-        let reading = self.replicator.storage().paxos_state(self.table.id(), self.key);
+        let reading = self.replicator.storage().paxos_state(self.of(), self.key);
         let bytes = reactor::timeout(deadline, reading).await.map_err(|_| ReplicaFailure::TimedOut)??;
         let held = |bytes: Option<Vec<u8>>| {
             bytes.map(|bytes| Held::decode(&bytes).ok_or_else(|| self.damaged())).transpose()
@@ -222,7 +229,7 @@ impl Noted<'_> {
     ) -> Result<(), ReplicaFailure> {
         let keep_seconds = grace_seconds(self.table);
         let change = PaxosChange { cells, timestamp, keep_seconds, durably };
-        let noted = self.replicator.storage().note_paxos(self.table.id(), self.key, change, deadline);
+        let noted = self.replicator.storage().note_paxos(self.of(), self.key, change, deadline);
         noted.await.map_err(ReplicaFailure::from)
     }
 
