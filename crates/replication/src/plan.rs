@@ -60,8 +60,9 @@ pub(crate) struct Plan {
     pub(crate) counts_hints: bool,
 }
 
-/// Replicas that a level may count.
-type Laid = (SmallVec<[Planned; 5]>, Alive);
+/// The replicas of a tablet, how many of them are alive, and the counts by which to judge them where those
+/// are not the keyspace's.
+type Laid = (SmallVec<[Planned; 5]>, Alive, Option<ReplicaCounts>);
 
 impl Plan {
     /// The plan for a tablet of `routing`.
@@ -75,7 +76,8 @@ impl Plan {
         level: Consistency,
     ) -> Result<Self, ReplicationError> {
         replicator.with_counts(table, |counts| {
-            let (replicas, alive) = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let (replicas, alive, raised) = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let counts = raised.as_ref().unwrap_or(counts);
             let required = level.check_available(counts, &alive)?;
             Ok(Self::of(routing, (replicas, required), level, counts))
         })
@@ -89,7 +91,8 @@ impl Plan {
         level: Consistency,
     ) -> Self {
         replicator.with_counts(table, |counts| {
-            let (replicas, _) = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let (replicas, _, raised) = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let counts = raised.as_ref().unwrap_or(counts);
             Self::of(routing, (replicas, level.required(counts)), level, counts)
         })
     }
@@ -106,7 +109,7 @@ impl Plan {
         Self { routing: Rc::clone(routing), required, needed, replicas, counts_hints }
     }
 
-    /// The replicas of a tablet, and how many of them are alive.
+    /// The replicas of a tablet, judged for a level.
     fn lay_out(
         replicator: &Replicator,
         counts: &ReplicaCounts,
@@ -116,8 +119,9 @@ impl Plan {
         let nodes = replicator.view().nodes();
         let near = Near::new(replicator, &nodes);
         let scope = level.scope(counts);
-        let mut alive =
+        let none =
             Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
+        let (mut alive, mut placed) = (none.clone(), none);
         let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
         for (replica, since) in routing.replicas(tablet).iter().zip(routing.since(tablet)) {
             let replica = &near.place_of(*replica);
@@ -128,11 +132,10 @@ impl Plan {
             // A replica in a data center without a factor is a stopgap that no level counts.
             let counts_at_all = counts.is_simple() || place.is_some();
             let is_local = distance < Distance::Far;
-            if is_up && counts_at_all {
-                alive.all += 1;
-                alive.local += u32::from(is_local);
-                if let Some(place) = place {
-                    alive.each[place] += 1;
+            if counts_at_all {
+                placed.add(is_local, place);
+                if is_up && (scope != Scope::Node || distance <= Distance::Node) {
+                    alive.add(is_local, place);
                 }
             }
             let share = match scope {
@@ -145,7 +148,8 @@ impl Plan {
             };
             replicas.push(Planned { replica: *replica, since: *since, share, distance, is_up });
         }
-        (replicas, alive)
+        // While there are more replicas than the keyspace has factors now, majorities are of those.
+        (replicas, alive, counts.raised_to(&placed))
     }
 
     /// Refuses a serial read that other nodes would have to agree on.

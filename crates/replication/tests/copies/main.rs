@@ -8,6 +8,7 @@ mod batches;
 mod hints;
 mod levels;
 mod nodes;
+mod pages;
 mod refused;
 mod repair;
 
