@@ -63,9 +63,8 @@ pub(crate) async fn here(
 ) -> Result<(), ReplicaFailure> {
     let table = replicator.storage().borrow_schema().table_by_id(mutation.table).cloned();
     let table = table.ok_or(ReplicaFailure::TableGone(mutation.table))?;
-    if !mutation.fits(&table) {
-        return Err(ReplicaFailure::Misfit(mutation.table));
-    }
+    // It may have come from another node, which kept it for this one.
+    mutation.check(&table)?;
     if is_too_late(replicator, &table, born_us) {
         note_dropped(&table, born_us);
         return Ok(());

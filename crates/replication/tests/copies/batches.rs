@@ -241,6 +241,28 @@ fn a_keeper_that_crashed_goes_on_with_its_batches() {
 }
 
 #[test]
+fn a_batch_is_kept_until_its_last_replica_has_it_where_there_is_no_room_for_hints() {
+    let ran = run(1, || async {
+        let nodes = Nodes::open_late(&[2, 3], GRACE, HintsConfig { host_bytes_max: 10, ..config() }).await;
+        nodes.others.set(3, Mood::Down);
+        let body = request(&nodes, reactor::wall_clock_us());
+        let deadline = Deadline::after(Duration::from_secs(2));
+        nodes.replicator.serve(Verb::BatchLog, &body, deadline).await.expect("it is kept");
+        // Longer than until it is written out, and than it stays at its place in the commit log.
+        reactor::sleep(Duration::from_secs(200)).await;
+        assert_eq!((parts(&nodes, 2).await, parts(&nodes, 3).await), (2, 0));
+        nodes.others.set(3, Mood::Serves);
+        reactor::sleep(FINISHED).await;
+        assert_eq!(parts(&nodes, 3).await, 2);
+        nodes.others.calls.take();
+        reactor::sleep(FINISHED).await;
+        assert_eq!(nodes.others.calls.take(), [], "it is forgotten then");
+        nodes.close();
+    });
+    assert_eq!(ran, Ok(()));
+}
+
+#[test]
 fn batches_outlive_the_end_of_a_node_in_order() {
     let ran = run_lives(1, 2, |life| async move {
         let nodes = Nodes::open_late(&[2, 3], GRACE, config()).await;

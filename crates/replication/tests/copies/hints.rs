@@ -408,6 +408,24 @@ fn a_hint_whose_host_has_not_the_tablet_any_more_goes_to_todays_replicas() {
     assert_eq!(ran, Ok(()));
 }
 
+#[test]
+fn a_hint_from_before_the_tablet_came_back_goes_to_all_of_todays_replicas() {
+    let ran = run(1, || async {
+        let nodes = Nodes::open_late(&[1, 2, 3], GRACE, config()).await;
+        nodes.move_to(&[1, 3]);
+        nodes.others.set(3, Mood::Down);
+        write(&nodes, 1, Consistency::One).await.expect("a write");
+        assert!(has_hints(&nodes, 3).await);
+        // Node 2 got the tablet from somebody who may have lacked the write; node 3 has it anew.
+        nodes.move_to(&[2, 3]);
+        nodes.others.set(3, Mood::Serves);
+        delivered(&nodes).await;
+        assert_eq!((rows(&nodes, 2).await, rows(&nodes, 3).await), (1, 1));
+        nodes.close();
+    });
+    assert_eq!(ran, Ok(()));
+}
+
 async fn delivered_for(nodes: &Nodes, node: u16) {
     for _ in 0..600 {
         if nodes.replicator.pending_hints().iter().all(|pending| pending.host_id != host_of(node)) {

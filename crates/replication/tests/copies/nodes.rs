@@ -292,9 +292,10 @@ impl Nodes {
 
     /// Has other replicas from now on.
     pub(crate) fn move_to(&self, replicas: &[u16]) {
+        let version = self.replicator.routing(&self.table).version() + 1;
         let placed: Vec<_> =
-            replicas.iter().map(|node| Placed { node: *node, shard: 0, since: VERSION + 1 }).collect();
-        let map = MapParts { version: VERSION + 1, log2: 1, tablets: vec![placed; 2] };
+            replicas.iter().map(|node| Placed { node: *node, shard: 0, since: version }).collect();
+        let map = MapParts { version, log2: 1, tablets: vec![placed; 2] };
         let nodes = (*View::here().nodes()).clone();
         View::here().pretend(nodes, TABLE, map);
     }
