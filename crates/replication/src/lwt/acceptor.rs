@@ -84,11 +84,6 @@ impl Acceptor {
         self.has_others.set(true);
     }
 
-    /// Lets a task begin that [`Acceptor::stop`] waits for.
-    pub(super) fn enter(&self) -> Result<GateHold, ReplicaFailure> {
-        self.tasks.enter().map_err(|_| ReplicaFailure::Stopping)
-    }
-
     /// Waits for the turn of a request for which several replicas agree, among those of this shard.
     pub(super) async fn queue_turn(
         &self,

@@ -34,7 +34,7 @@ impl Peers for NetworkPeers {
         liveness.on_change(move |change| match *change {
             Change::Up { node } => listener(NodeChange::Up(node)),
             Change::Down { node, .. } => listener(NodeChange::Down(node)),
-            Change::Stalled { .. } | Change::Clock { .. } => {}
+            Change::Stalled { .. } | Change::Clock { .. } | Change::Clients { .. } => {}
         });
     }
 
