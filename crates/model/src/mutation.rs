@@ -10,6 +10,10 @@
 //! ```
 //! Little endian. Built once on the shard that executes the statement, applied in place by `storage`.
 
+mod check;
+
+pub use check::MutationMisfit;
+
 use crate::clustering::{Clustering, Position};
 use crate::deletion::DeletionTime;
 use crate::row::RowView;

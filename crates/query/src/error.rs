@@ -2,13 +2,24 @@
 //!
 //! Texts inside are those of Cassandra 5 for the same mistake.
 
+use std::net::SocketAddr;
+
 use cluster::ClusterError;
 use cluster::group0::Group0Error;
 use model::TableId;
 use statement::StatementError;
 use storage::StorageError;
 use wire::consistency::Consistency;
-use wire::error::WriteType;
+use wire::error::{FailureReason, WriteType};
+
+/// A replica that failed, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedReplica {
+    /// Where other nodes reach its node; `None` for this one.
+    pub address: Option<SocketAddr>,
+    /// The reason that clients are told.
+    pub reason: FailureReason,
+}
 
 /// Why a statement was not, or not completely, executed.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +115,7 @@ pub enum QueryError {
         data_present: bool,
     },
     /// A replica met an error while writing.
-    #[error("Operation failed - received {received} responses and {failed} failures")]
+    #[error("Operation failed - received {received} responses and {} failures", failures.len())]
     WriteFailure {
         /// Level asked for.
         consistency: Consistency,
@@ -113,12 +124,12 @@ pub enum QueryError {
         /// Answers needed.
         required: u32,
         /// Replicas that failed.
-        failed: u32,
+        failures: Vec<FailedReplica>,
         /// Which kind of write.
         write_type: WriteType,
     },
     /// A replica met an error while reading.
-    #[error("Operation failed - received {received} responses and {failed} failures")]
+    #[error("Operation failed - received {received} responses and {} failures", failures.len())]
     ReadFailure {
         /// Level asked for.
         consistency: Consistency,
@@ -127,7 +138,7 @@ pub enum QueryError {
         /// Answers needed.
         required: u32,
         /// Replicas that failed.
-        failed: u32,
+        failures: Vec<FailedReplica>,
         /// Whether the replica asked for data was among them.
         data_present: bool,
     },

@@ -26,7 +26,7 @@ pub mod tracing;
 
 pub use client::{ClientState, Response};
 pub use engine::{AtOnce, BoundValues, ClientLister, Engine, EngineConfig, Left, OneRow, VirtualTables};
-pub use error::QueryError;
+pub use error::{FailedReplica, QueryError};
 pub use execute::one_row::Writing;
 pub use load::Timed;
 pub use running::RunningRequest;

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use model::TableId;
-use model::mutation::MutationCorrupt;
+use model::mutation::{MutationCorrupt, MutationMisfit};
 use model::tablet::Replica;
 use reactor::mesh::MeshError;
 use storage::StorageError;
@@ -166,16 +166,6 @@ pub enum ReplicationError {
     },
 }
 
-impl ReplicationError {
-    /// How many replicas failed; 0 for other errors than [`ReplicationError::Failed`].
-    pub fn failed(&self) -> u32 {
-        match self {
-            Self::Failed { failures, .. } => failures.len() as u32,
-            _ => 0,
-        }
-    }
-}
-
 /// Why a replica could not do its part, in a form that can be sent between shards.
 #[derive(Debug, Clone)]
 pub(crate) enum ReplicaFailure {
@@ -262,6 +252,19 @@ impl ReplicaFailure {
             | Self::Stale(_)
             | Self::Stopping
             | Self::Failed(_) => FailureReason::Unknown,
+        }
+    }
+
+    /// Whether the replica has refused the request before it did anything.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::TableGone(_)
+            | Self::Misfit(_)
+            | Self::TooLarge { .. }
+            | Self::RateLimited { .. }
+            | Self::Overloaded(_)
+            | Self::Stopping => true,
+            Self::TimedOut | Self::Stale(_) | Self::Unreachable(_) | Self::Failed(_) => false,
         }
     }
 
@@ -360,6 +363,16 @@ impl From<StorageError> for ReplicaFailure {
             | StorageError::ClusterName { .. }
             | StorageError::IdentityCorrupt { .. }
             | StorageError::Shard { .. } => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<MutationMisfit> for ReplicaFailure {
+    #[cold]
+    fn from(error: MutationMisfit) -> Self {
+        match error {
+            MutationMisfit::UnknownColumn { .. } => Self::Stale(error.to_string()),
+            MutationMisfit::Shape(_) => Self::Failed(error.to_string()),
         }
     }
 }

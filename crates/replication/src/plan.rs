@@ -73,8 +73,9 @@ impl Plan {
         let near = Near::new(replicator, &nodes);
         replicator.with_counts(table, |counts| {
             let scope = level.scope(counts);
-            let mut alive =
+            let none =
                 Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
+            let (mut alive, mut placed) = (none.clone(), none);
             let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
             for (replica, since) in routing.replicas(tablet).iter().zip(routing.since(tablet)) {
                 let replica = &near.place_of(*replica);
@@ -85,11 +86,10 @@ impl Plan {
                 // A replica in a data center without a factor is a stopgap that no level counts.
                 let counts_at_all = counts.is_simple() || place.is_some();
                 let is_local = distance < Distance::Far;
-                if is_up && counts_at_all {
-                    alive.all += 1;
-                    alive.local += u32::from(is_local);
-                    if let Some(place) = place {
-                        alive.each[place] += 1;
+                if counts_at_all {
+                    placed.add(is_local, place);
+                    if is_up && (scope != Scope::Node || distance <= Distance::Node) {
+                        alive.add(is_local, place);
                     }
                 }
                 let share = match scope {
@@ -102,6 +102,9 @@ impl Plan {
                 };
                 replicas.push(Planned { replica: *replica, since: *since, share, distance, is_up });
             }
+            // While there are more replicas than the keyspace has factors now, majorities are of those.
+            let raised = counts.raised_to(&placed);
+            let counts = raised.as_ref().unwrap_or(counts);
             let required = level.check_available(counts, &alive)?;
             replicas.sort_by_key(|planned| planned.distance);
             Ok(Self {

@@ -36,7 +36,40 @@ pub struct Alive {
     pub each: SmallVec<[u32; 3]>,
 }
 
+impl Alive {
+    /// Counts a replica, of the data center at `place` if that has a factor.
+    pub(crate) fn add(&mut self, is_local: bool, place: Option<usize>) {
+        self.all += 1;
+        self.local += u32::from(is_local);
+        if let Some(place) = place {
+            self.each[place] += 1;
+        }
+    }
+}
+
 impl ReplicaCounts {
+    /// The counts with factors of at least the numbers of replicas that a partition has; `None` if they are.
+    #[inline]
+    pub(crate) fn raised_to(&self, placed: &Alive) -> Option<Self> {
+        let is_more = match self.is_simple() {
+            true => placed.all > self.total,
+            false => self.each_data_center().zip(&placed.each).any(|((_, factor), placed)| *placed > factor),
+        };
+        is_more.then(|| self.raised(placed))
+    }
+
+    #[cold]
+    fn raised(&self, placed: &Alive) -> Self {
+        if self.is_simple() {
+            return Self::simple(placed.all);
+        }
+        let data_centers = self.data_centers.iter().zip(&placed.each);
+        let data_centers =
+            data_centers.map(|((name, factor), placed)| (name.clone(), (*factor).max(*placed))).collect();
+        let own = self.own.map(|own| self.data_centers[own].0.as_str());
+        Self::of_data_centers(data_centers, own.unwrap_or_default())
+    }
+
     /// Reads the `replication` option of a keyspace for a node of `data_center`.
     ///
     /// `SimpleStrategy` and `LocalStrategy` know no data centers; the factor of a transient-replication text

@@ -7,7 +7,8 @@
 
 use std::rc::Rc;
 
-use cluster::net::{Network, Request};
+use cluster::maps::Routing;
+use cluster::net::{BODY_BYTES_MAX, Network, Request};
 use model::tablet::TabletId;
 use model::{Table, TableId};
 use reactor::Deadline;
@@ -63,7 +64,14 @@ impl Replicator {
             Verb::Mutate => self.serve_writes(body, deadline).await,
             Verb::Read | Verb::Digest => {
                 let read = Read::decode(body).map_err(invalid)?;
-                read::serve(self, verb, &read, deadline).await.map_err(ReplicaFailure::into_fault)
+                let answer = read::serve(self, verb, &read, deadline).await;
+                let answer = answer.map_err(ReplicaFailure::into_fault)?;
+                if answer.len() > BODY_BYTES_MAX {
+                    let (bytes, most) = (answer.len(), BODY_BYTES_MAX);
+                    let reason = format!("an answer of {bytes} bytes, of one row: nodes send at most {most}");
+                    return Err(Fault::new(FaultKind::Failed, reason));
+                }
+                Ok(answer)
             }
             Verb::Count => self.serve_count(body, deadline).await,
             verb => Err(Fault::new(FaultKind::NotServed, format!("{verb:?} is no request for a replica"))),
@@ -85,10 +93,9 @@ impl Replicator {
     async fn take(&self, entry: &Entry<'_>, deadline: Deadline) -> Result<(), ReplicaFailure> {
         let Entry { version, since, mutation } = entry;
         let table = self.table_at(mutation.table, *version, deadline).await?;
-        self.check_replica(&table, table.tablets().tablet_of(mutation.token), *since)?;
-        if !mutation.fits(&table) {
-            return Err(ReplicaFailure::Misfit(mutation.table));
-        }
+        // Held until the write has ended: those who take the tablet away wait for it.
+        let _routing = self.check_replica(&table, table.tablets().tablet_of(mutation.token), *since)?;
+        mutation.check(&table)?;
         self.storage().check_mutation_size(mutation.as_bytes())?;
         send::check_rate(self, mutation)?;
         let how = ApplyAs { since: Some(*since), synced: false };
@@ -113,19 +120,19 @@ impl Replicator {
 
     /// Checks that this shard has been a replica of a tablet since a command, by its routing and by its
     /// storage. While a truncation takes effect the routing is ahead: what is planned with it must not meet
-    /// rows of before.
+    /// rows of before. Returns the routing by which it is one.
     pub(crate) fn check_replica(
         &self,
         table: &Table,
         tablet: TabletId,
         since: u64,
-    ) -> Result<(), ReplicaFailure> {
+    ) -> Result<Rc<Routing>, ReplicaFailure> {
         self.storage().check_tenancy(table.id(), tablet, since)?;
         self.view().with_routing(table, |routing| {
             let replicas = routing.replicas(tablet).iter().zip(routing.since(tablet));
             let own = replicas.into_iter().find(|(replica, _)| **replica == self.own());
             if own.is_some_and(|(_, own_since)| *own_since == since) {
-                return Ok(());
+                return Ok(Rc::clone(routing));
             }
             Err(ReplicaFailure::Stale(format!(
                 "tablet {} of table {} has not been here since command {since}, by routing {}",

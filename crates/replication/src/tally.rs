@@ -48,6 +48,9 @@ pub(crate) struct Tally {
     /// Answers that the level waits for, in all.
     required: u32,
     shares: SmallVec<[Counts; 3]>,
+    /// Replicas that were asked, and those of them that refused: they did not do anything.
+    asked: u32,
+    refused: u32,
     failures: Vec<(Endpoint, FailureReason)>,
     /// The failure that came last.
     last: Option<(Endpoint, ReplicaFailure)>,
@@ -62,6 +65,8 @@ impl Tally {
         Self {
             required,
             shares: needed.iter().map(share).collect(),
+            asked: 0,
+            refused: 0,
             failures: Vec::new(),
             last: None,
             wants_later_plan: false,
@@ -75,6 +80,7 @@ impl Tally {
 
     /// A replica was asked.
     pub(crate) fn asked(&mut self, share: Share) {
+        self.asked += 1;
         if let Some(counts) = self.share(share) {
             counts.left += 1;
         }
@@ -96,6 +102,7 @@ impl Tally {
 
     /// A replica failed.
     pub(crate) fn failed(&mut self, share: Share, endpoint: Endpoint, failure: ReplicaFailure) {
+        self.refused += u32::from(failure.is_refusal());
         if let Some(counts) = self.share(share) {
             assert!(counts.left > 0, "a failure in share {share} that was not asked for");
             counts.left -= 1;
@@ -126,7 +133,7 @@ impl Tally {
 
     /// Answers as errors count them: always fewer than were needed.
     fn counted(&self) -> u32 {
-        let received: u32 = self.shares.iter().map(|share| share.received.min(share.needed)).sum();
+        let received: u32 = self.shares.iter().map(|share| share.received).sum();
         received.min(self.required.saturating_sub(1))
     }
 
@@ -141,6 +148,7 @@ impl Tally {
     /// # Panics
     /// If nothing has failed.
     pub(crate) fn error(mut self) -> ReplicationError {
+        let nothing_was_done = self.refused == self.asked;
         let (endpoint, failure) = self.last.take().expect("a level that is out of reach had a failure");
         let (received, required) = (self.counted(), self.required);
         // Only timeouts: the client is told that, because its write may still happen.
@@ -149,14 +157,8 @@ impl Tally {
         }
         let replica = Replica { node: endpoint.node, shard: endpoint.shard };
         match failure {
-            // Facts about the request, which are the same on every replica.
-            ReplicaFailure::TableGone(_)
-            | ReplicaFailure::Misfit(_)
-            | ReplicaFailure::TooLarge { .. }
-            | ReplicaFailure::RateLimited { .. } => failure.at(replica, required),
-            ReplicaFailure::Overloaded(_) | ReplicaFailure::Stopping if received == 0 => {
-                failure.at(replica, required)
-            }
+            // A client that is told so may try again: no replica may have done anything.
+            failure if nothing_was_done && failure.is_refusal() => failure.at(replica, required),
             failure => ReplicationError::Failed {
                 endpoint,
                 reason: failure.text(),
@@ -203,7 +205,7 @@ mod tests {
         each.failed(1, AT, ReplicaFailure::TimedOut);
         assert!(each.is_out_of_reach());
         let error = each.error();
-        assert!(matches!(error, ReplicationError::TimedOut { received: 2, required: 4, .. }), "{error:?}");
+        assert!(matches!(error, ReplicationError::TimedOut { received: 3, required: 4, .. }), "{error:?}");
         let mut quorum = tally(2, &[2], &[0, 0, 0]);
         quorum.received(0);
         quorum.failed(0, AT, ReplicaFailure::TimedOut);

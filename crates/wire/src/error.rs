@@ -84,6 +84,22 @@ pub enum FailureReason {
     ReadTooManyIndexes = 7,
 }
 
+impl FailureReason {
+    /// The name that texts for people give it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "UNKNOWN",
+            Self::ReadTooManyTombstones => "READ_TOO_MANY_TOMBSTONES",
+            Self::Timeout => "TIMEOUT",
+            Self::IncompatibleSchema => "INCOMPATIBLE_SCHEMA",
+            Self::ReadSize => "READ_SIZE",
+            Self::NodeDown => "NODE_DOWN",
+            Self::IndexNotAvailable => "INDEX_NOT_AVAILABLE",
+            Self::ReadTooManyIndexes => "READ_TOO_MANY_INDEXES",
+        }
+    }
+}
+
 /// One replica's refusal.
 pub type ReplicaFailure = (IpAddr, FailureReason);
 

@@ -50,6 +50,7 @@ use wire::node::hello::{Class, Heard, Hello, Uuid};
 pub use call::Answers;
 pub use error::{NetError, PeerName};
 pub use members::{Member, Members};
+pub use pipe::BODY_BYTES_MAX;
 pub use serve::{Asker, Request};
 pub use verbs::{Answer, Work};
 
@@ -59,7 +60,7 @@ use call::Question;
 use door::{Door, Process};
 use line::{Line, LineName};
 use metrics::PeerMetrics;
-use pipe::{BODY_BYTES_MAX, Encoder, Ended, FrameReader};
+use pipe::{Encoder, Ended, FrameReader};
 use serve::Incoming;
 
 /// Statement connections that a node opens, over all its shards and peers.

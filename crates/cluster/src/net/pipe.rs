@@ -22,7 +22,7 @@ pub(super) const FRAME_TIME_MAX: Duration = Duration::from_secs(30);
 /// Time that one send may take: a peer that reads nothing for so long is given up.
 pub(super) const SEND_TIME_MAX: Duration = Duration::from_secs(15);
 /// Longest body of a frame.
-pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
+pub const BODY_BYTES_MAX: usize = 32 << 20;
 /// An empty buffer above this is given back: an idle connection holds no memory.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 

@@ -5,7 +5,8 @@
 //! count. Replicas compare digests of the same slices in the same direction only.
 //!
 //! ```text
-//! digest    := xxh3-128, seed = version, of partition*
+//! digest    := xxh3-128, seed = version, of partition* (stop | nothing)
+//! stop      := 'S' token:i64 key:sized (2 | weight:i8 prefix:sized)           the place at which a page ends
 //! partition := 'P' key:sized deletion static_row:sized (row | change)* 'E'    (unless all of it is empty)
 //! row       := 'R' clustering:sized row:sized                                 (`row` as in row.rs)
 //! change    := 'C' weight:i8 prefix:sized deletion
@@ -19,9 +20,10 @@ use super::{Purge, compact_row, deletion};
 use crate::clustering::Position;
 use crate::deletion::{DeletionTime, LocalSeconds};
 use crate::row::RowView;
+use crate::token::Token;
 
 /// The version of the algorithm that this code makes.
-pub const DIGEST_VERSION: u32 = 1;
+pub const DIGEST_VERSION: u32 = 2;
 
 /// A digest of a version that this code does not make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +143,23 @@ impl Digest {
             self.hash.update(b"E");
         }
         self.begin.clear();
+    }
+
+    /// The page ends at a place, and more may follow; `position` is `None` behind the whole partition. Pages of
+    /// equal contents that end at different places are not equal: one of them has seen less.
+    pub fn stopped(&mut self, token: Token, key: &[u8], position: Option<Position<'_>>) {
+        self.frame.clear();
+        self.frame.push(b'S');
+        self.frame.extend_from_slice(&token.0.to_le_bytes());
+        append_sized(&mut self.frame, key);
+        match position {
+            None => self.frame.push(2),
+            Some(position) => {
+                self.frame.push(position.weight as u8);
+                append_sized(&mut self.frame, position.prefix.0);
+            }
+        }
+        self.hash.update(&self.frame);
     }
 
     /// The digest.

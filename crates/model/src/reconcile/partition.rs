@@ -40,15 +40,18 @@ impl PartitionContents {
     pub fn merge(table: &Table, mutations: &[MutationView<'_>]) -> Self {
         let orders = table.clustering_orders();
         let mut whole = DeletionTime::LIVE;
-        let (mut statics, mut rows, mut ranges) = (Vec::new(), Vec::new(), RangeTombstones::new());
+        let (mut statics, mut rows, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
         for mutation in mutations {
             whole = deletion(whole, mutation.deletion);
             statics.extend(mutation.static_row());
             rows.extend(mutation.rows());
-            for (start, end, deletion) in mutation.tombstones() {
-                ranges.add(RangeTombstone { start: start.to_owned(), end: end.to_owned(), deletion }, orders);
-            }
+            ranges.extend(mutation.tombstones().map(|(start, end, deletion)| RangeTombstone {
+                start: start.to_owned(),
+                end: end.to_owned(),
+                deletion,
+            }));
         }
+        let ranges = RangeTombstones::union(ranges, orders);
         rows.sort_by(|(a, _), (b, _)| compare_clusterings(orders, a, b));
         let mut kept = Vec::new();
         for same in rows.chunk_by(|(a, _), (b, _)| compare_clusterings(orders, a, b).is_eq()) {
@@ -109,6 +112,19 @@ impl PartitionContents {
 }
 
 impl PartitionContents {
+    /// Two halves that together have the same effect.
+    ///
+    /// # Errors
+    /// The contents, if they have one row at most.
+    pub fn halves(mut self) -> Result<(Self, Self), Self> {
+        if self.rows.len() < 2 {
+            return Err(self);
+        }
+        let rows = self.rows.split_off(self.rows.len() / 2);
+        let behind = Self { deletion: DeletionTime::LIVE, static_row: Vec::new(), ranges: Vec::new(), rows };
+        Ok((self, behind))
+    }
+
     /// Forgets all behind `end` in reading order; `end` is a bound, never a row. Answers of replicas that
     /// ended at several places are comparable up to the first of these.
     pub fn cut(&mut self, end: Position<'_>, reversed: bool, orders: &[ClusteringOrder]) {

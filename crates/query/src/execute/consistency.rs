@@ -1,17 +1,18 @@
 //! Consistency levels of requests: the valid levels for each kind, and the errors when replicas do not
 //! answer.
 
+use cluster::View;
 use model::mutation::MutationView;
 use model::{Clustering, Column, CqlType, Table};
-use replication::{Consistency, ReplicationError};
+use replication::{Consistency, Endpoint, ReplicationError};
 use statement::functions::cast;
 use statement::restrictions::keys;
 use statement::terms::constant::literal_text;
 use wire::consistency::Consistency as Wire;
-use wire::error::WriteType;
+use wire::error::{FailureReason, WriteType};
 
-use crate::QueryError;
 use crate::engine::Engine;
+use crate::{FailedReplica, QueryError};
 
 /// The level of a read.
 ///
@@ -126,9 +127,9 @@ fn failed_write(
             QueryError::CasUnknown { consistency, received, required }
         }
         ReplicationError::Failed { received, required, .. } => {
-            let failed = error.failed();
+            let failures = failures(&error);
             reactor::error_limited!("a write failed"; kind = write_type.name(), error = error);
-            QueryError::WriteFailure { consistency, received, required, failed, write_type }
+            QueryError::WriteFailure { consistency, received, required, failures, write_type }
         }
         ReplicationError::Unavailable { .. }
         | ReplicationError::Overloaded { .. }
@@ -192,9 +193,9 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
             QueryError::ReadTimeout { consistency, received, required, data_present }
         }
         ReplicationError::Failed { received, required, data_present, .. } => {
-            let failed = error.failed();
+            let failures = failures(&error);
             reactor::error_limited!("a read failed"; error = error);
-            QueryError::ReadFailure { consistency, received, required, failed, data_present }
+            QueryError::ReadFailure { consistency, received, required, failures, data_present }
         }
         ReplicationError::Unavailable { .. }
         | ReplicationError::Overloaded { .. }
@@ -208,6 +209,23 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
             QueryError::Internal(error.to_string())
         }
     }
+}
+
+/// The replicas that failed, as clients know them.
+fn failures(error: &ReplicationError) -> Vec<FailedReplica> {
+    let ReplicationError::Failed { failures, .. } = error else { return Vec::new() };
+    let view = View::here();
+    let (own, nodes) = (view.own().node, view.nodes());
+    let failed = |(endpoint, reason): &(Endpoint, replication::FailureReason)| FailedReplica {
+        address: nodes.get(&endpoint.node).filter(|node| node.number != own).map(|node| node.listen),
+        reason: match reason {
+            replication::FailureReason::Unknown => FailureReason::Unknown,
+            replication::FailureReason::Timeout => FailureReason::Timeout,
+            replication::FailureReason::IncompatibleSchema => FailureReason::IncompatibleSchema,
+            replication::FailureReason::NodeDown => FailureReason::NodeDown,
+        },
+    };
+    failures.iter().map(failed).collect()
 }
 
 /// The client's error for a request of which nothing was done, whether it reads or writes.

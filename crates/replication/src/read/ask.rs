@@ -51,7 +51,7 @@ impl Question<'_> {
         for (planned, reply) in &held {
             tally.asked(planned.share);
             tally.received(planned.share);
-            if matches!(reply, Reply::Contents(_)) {
+            if matches!(reply, Reply::Contents(..)) {
                 tally.has_data();
             }
         }
@@ -168,8 +168,8 @@ fn reply(
 ) -> Result<Reply, ReplicaFailure> {
     let answer = answer?;
     if want != Want::Digest {
-        checked(command, &answer).map_err(ReplicaFailure::Failed)?;
-        return Ok(Reply::Contents(answer));
+        let digest = checked(command, &answer)?.digest;
+        return Ok(Reply::Contents(answer, digest));
     }
     let digest = answer::decode_digest(&answer);
     digest.map(Reply::Digest).map_err(|error| ReplicaFailure::Failed(error.to_string()))

@@ -27,7 +27,7 @@ pub(super) struct Reading<'a> {
     pub(super) command: &'a ReadCommand,
     pub(super) limits: ReadLimits,
     pub(super) level: Consistency,
-    pub(super) time: Time,
+    pub(super) time: Time<'a>,
 }
 
 /// The way to the replicas of a part.
@@ -68,7 +68,7 @@ impl Reading<'_> {
                 Part::Stopped => None,
                 Part::Left(rest) => Some(rest),
                 Part::Done => self.behind_part(&rest, &run),
-                Part::Again(_, error) if self.time.is_past() => return Err(error),
+                Part::Again(_, error) if self.time.of_page().is_past() => return Err(error),
                 Part::Again(rest, _) => {
                     let (table, version) = (&command.table, routing.version());
                     self.replicator.wait_for_later_plan(table, version, self.time.of_page()).await;
@@ -105,9 +105,10 @@ impl Reading<'_> {
         is_inside: bool,
     ) -> Result<(Way, Replica, u32), ReplicationError> {
         let (replicator, table) = (self.replicator, &self.command.table);
-        if !replicator.view().is_shared() {
+        let replica = routing.replicas(tablet)[0];
+        // A map may still name a node that has left.
+        if !replicator.view().is_shared() && replica.node == replicator.own().node {
             let required = replicator.required_alone(table, self.level)?;
-            let replica = routing.replicas(tablet)[0];
             let is_here = replica == replicator.own();
             let way = if is_here { Way::Here } else { Way::Shard(replicator.shard_of(replica)) };
             return Ok((way, replica, required));

@@ -7,6 +7,7 @@
 use model::reconcile::Purge;
 use smallvec::SmallVec;
 use storage::{PartitionRange, ReadCommand};
+use wire::node::NodeError;
 use wire::node::answer::Answer;
 
 use super::ask::{Question, Replies};
@@ -14,7 +15,7 @@ use super::collect::{Reading, Watched};
 use super::merge::{Merge, Merged, Next};
 use super::position::behind;
 use super::raw_page::PageOf;
-use super::replica::{Reply, Want, checked};
+use super::replica::{Reply, Want};
 use super::rest::{Part, Rest};
 use super::{ReadLimits, repair};
 use crate::error::{ReplicaFailure, ReplicationError};
@@ -53,16 +54,20 @@ pub(super) async fn read(
     };
     let mut answers: SmallVec<[(Planned, Answer<'_>); 5]> = SmallVec::new();
     for (planned, reply) in &replies {
-        if let Reply::Contents(bytes) = reply {
-            let broken = |error: String| ReplicaFailure::Failed(error).at(planned.replica, plan.required);
-            answers.push((*planned, checked(part, bytes).map_err(broken)?));
+        if let Reply::Contents(bytes, _) = reply {
+            // What came from another replica was checked when it came.
+            let broken = |error: NodeError| {
+                ReplicaFailure::Failed(error.to_string()).at(planned.replica, plan.required)
+            };
+            answers.push((*planned, Answer::decode(bytes).map_err(broken)?));
         }
     }
+    let repairs = answers.len() > 1 && options.read_repair != NO_REPAIR;
     let merge = Merge {
         command: part,
         rows_per_partition: reading.limits.rows_per_partition,
         purge: Purge { now, gc_before, timestamp_limit: i64::MAX },
-        repairs: answers.len() > 1 && options.read_repair != NO_REPAIR,
+        repairs: repairs.then(|| reading.replicator.storage().mutation_bytes_max()),
         answers: &answers,
         inside: rest.inside,
     };
@@ -113,23 +118,23 @@ async fn contents(question: &Question<'_>) -> Result<Replies, Ended> {
     let readers: SmallVec<[(Planned, Want); 5]> =
         readers.iter().enumerate().map(|(at, planned)| (*planned, want(at))).collect();
     let replies = question.ask(Replies::new(), &readers, &spares).await?;
-    if !compares || agree(question.command, &replies) {
+    if !compares || agree(&replies) {
         return Ok(replies);
     }
     let was_asked = |spare: &Planned| replies.iter().any(|(planned, _)| planned.replica == spare.replica);
     let spares: SmallVec<[Planned; 5]> = spares.iter().filter(|spare| !was_asked(spare)).copied().collect();
     let (held, digests): (Replies, Replies) =
-        replies.into_iter().partition(|(_, reply)| matches!(reply, Reply::Contents(_)));
+        replies.into_iter().partition(|(_, reply)| matches!(reply, Reply::Contents(..)));
     let again: SmallVec<[(Planned, Want); 5]> =
         digests.iter().map(|(planned, _)| (*planned, Want::Contents)).collect();
     question.ask(held, &again, &spares).await
 }
 
 /// Whether all digests are those of the contents.
-fn agree(command: &ReadCommand, replies: &Replies) -> bool {
+fn agree(replies: &Replies) -> bool {
     let mut digests = replies.iter().map(|(_, reply)| match reply {
         Reply::Digest(digest) => Some(*digest),
-        Reply::Contents(bytes) => checked(command, bytes).ok().and_then(|answer| answer.digest),
+        Reply::Contents(_, digest) => *digest,
     });
     let Some(Some(first)) = digests.next() else { return false };
     digests.all(|digest| digest == Some(first))

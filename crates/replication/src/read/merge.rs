@@ -11,9 +11,11 @@ use model::clustering::{ClusteringOrder, Position};
 use model::mutation::MutationView;
 use model::partition_key::{DecoratedKey, compare_decorated};
 use model::reconcile::Purge;
-use model::{PartitionContents, Token, diff};
+use model::tombstones::RangeTombstone;
+use model::{DeletionTime, PartitionContents, Table, Token, diff};
+use smallvec::SmallVec;
 use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, Shown, Slices, VisibleScratch};
-use wire::node::answer::{Answer, End};
+use wire::node::answer::{Answer, End, Partition};
 
 use super::position::resume_after;
 use crate::plan::Planned;
@@ -53,8 +55,9 @@ pub(super) struct Merge<'a, 'r> {
     pub(super) command: &'a ReadCommand,
     pub(super) rows_per_partition: Option<usize>,
     pub(super) purge: Purge,
-    /// Whether the replicas are told what they lack.
-    pub(super) repairs: bool,
+    /// Whether the replicas are told what they lack, in mutations of at most so many bytes where rows can be
+    /// parted.
+    pub(super) repairs: Option<usize>,
     pub(super) answers: &'a [(Planned, Answer<'r>)],
     /// How far the reader has come in the first partition.
     pub(super) inside: Option<Inside>,
@@ -89,15 +92,7 @@ impl<'r> Merge<'_, 'r> {
                 .map(|piece| piece.and_then(|piece| piece.until))
                 .min_by(|a, b| reading_order(*a, *b, self.command.reversed, orders))
                 .flatten();
-            let views: Vec<MutationView<'_>> = pieces.iter().flatten().map(|piece| piece.mutation).collect();
-            let mut merged = PartitionContents::merge(table, &views);
-            if let Some(until) = until {
-                merged.cut(until, self.command.reversed, orders);
-            }
-            if self.repairs {
-                let pieces = pieces.iter().map(|piece| piece.map(|piece| piece.mutation));
-                self.find_lacking((token, key), &merged, (pieces, until), &mut lacking);
-            }
+            let merged = self.merge((token, key), &pieces, until, &mut lacking).await;
             let left = until.map(|until| {
                 let mut slices = self.command.slices.clone();
                 resume_after(&mut slices, until, self.command.reversed, orders);
@@ -130,6 +125,38 @@ impl<'r> Merge<'_, 'r> {
         Merged { next, lacking }
     }
 
+    /// Merges what the replicas have of a partition before `until`, and finds what each of them lacks.
+    async fn merge(
+        &self,
+        key: (Token, &[u8]),
+        pieces: &[Option<&Partition<'r>>],
+        until: Option<Position<'_>>,
+        lacking: &mut Vec<(usize, Vec<u8>)>,
+    ) -> PartitionContents {
+        let table = &*self.command.table;
+        let mutations: SmallVec<[Option<MutationView<'_>>; 5]> =
+            pieces.iter().map(|piece| piece.map(|piece| piece.mutation)).collect();
+        let mut different: SmallVec<[MutationView<'_>; 5]> = SmallVec::new();
+        for mutation in mutations.iter().flatten() {
+            if different.iter().all(|other| other.as_bytes() != mutation.as_bytes()) {
+                different.push(*mutation);
+            }
+        }
+        let mut merged = PartitionContents::merge(table, &different);
+        if let Some(until) = until {
+            merged.cut(until, self.command.reversed, table.clustering_orders());
+        }
+        reactor::maybe_yield().await;
+        let all_have_it = different.len() == 1 && mutations.iter().all(Option::is_some);
+        if let Some(bytes_max) = self.repairs
+            && !all_have_it
+        {
+            let lacks = Lacks { table, key, merged: &merged, until, bytes_max };
+            self.find_lacking(&lacks, &mutations, lacking).await;
+        }
+        merged
+    }
+
     /// The first place at which an answer ends.
     fn end(&self) -> Option<End<'r>> {
         let orders = self.command.table.clustering_orders();
@@ -140,29 +167,23 @@ impl<'r> Merge<'_, 'r> {
     }
 
     /// Finds what each replica lacks of a partition.
-    fn find_lacking<'m>(
+    async fn find_lacking(
         &self,
-        (token, key): (Token, &[u8]),
-        merged: &PartitionContents,
-        (pieces, until): (impl Iterator<Item = Option<MutationView<'m>>>, Option<Position<'_>>),
+        lacks: &Lacks<'_>,
+        mutations: &[Option<MutationView<'_>>],
         lacking: &mut Vec<(usize, Vec<u8>)>,
     ) {
-        let table = &*self.command.table;
-        for (at, piece) in pieces.enumerate() {
-            let mut own = PartitionContents::merge(table, piece.as_slice());
-            if let Some(until) = until {
-                own.cut(until, self.command.reversed, table.clustering_orders());
+        for (at, mutation) in mutations.iter().enumerate() {
+            let mut own = PartitionContents::merge(lacks.table, mutation.as_slice());
+            if let Some(until) = lacks.until {
+                own.cut(until, self.command.reversed, lacks.table.clustering_orders());
             }
-            if own == *merged {
-                continue;
+            if own != *lacks.merged {
+                // Tombstones that any replica may have forgotten shadow in the merge and are not spread again.
+                let rest = diff(lacks.table, lacks.merged, &own).without_purgeable(&self.purge);
+                lacks.append(rest, at, lacking);
             }
-            // Tombstones that any replica may have forgotten shadow in the merge and are not spread again.
-            let lacks = diff(table, merged, &own).without_purgeable(&self.purge);
-            if !lacks.is_empty() {
-                let mut mutation = Vec::new();
-                lacks.append_mutation(&mut mutation, table.id(), token, key);
-                lacking.push((at, mutation));
-            }
+            reactor::maybe_yield().await;
         }
     }
 
@@ -176,19 +197,31 @@ impl<'r> Merge<'_, 'r> {
         consumer: &mut dyn RowConsumer,
     ) -> Shows {
         let (table, now, reversed) = (&*self.command.table, self.command.now, self.command.reversed);
-        let (mut of_rows, of_static) = (Shown::new(table, now), Shown::new(table, now));
+        let orders = table.clustering_orders();
+        let mut shown = Shown::new(table, now);
         let (mut scratch, mut static_scratch) = (VisibleScratch::default(), VisibleScratch::default());
-        let static_row = contents.static_row().and_then(|row| of_static.row(row, &mut static_scratch));
-        contents.ranges().iter().for_each(|range| of_rows.range(range.deletion));
+        let static_row = contents.static_row().and_then(|row| shown.row(row, &mut static_scratch));
+        if inside.announced {
+            // The dead cells of the static row were told with an earlier page.
+            shown.take_dead();
+        }
+        let mut changes = Changes::new(contents.ranges(), reversed);
         let place = |position| Place { token, key, position };
         let (mut forwards, mut backwards) = (contents.rows(), contents.rows().rev());
         while let Some((clustering, row)) = if reversed { backwards.next() } else { forwards.next() } {
+            let at = Position::row(clustering);
+            while let Some((place_of_change, deletion)) = changes.next_before(Some(at), orders) {
+                shown.change(deletion);
+                if consumer.dead(shown.take_dead(), place(Some(place_of_change))) == Flow::Stop {
+                    return Shows::Stop;
+                }
+            }
             // What is not live counts as dead; it is reported before the next live row.
-            let row = of_rows.row(row, &mut scratch);
-            let dead = of_rows.take_dead();
+            let row = shown.row(row, &mut scratch);
+            let dead = shown.take_dead();
             if dead != Dead::default() {
                 let at = match (row.is_some(), reversed) {
-                    (false, _) => Position::row(clustering),
+                    (false, _) => at,
                     (true, false) => Position::before(clustering),
                     (true, true) => Position::after(clustering),
                 };
@@ -212,17 +245,19 @@ impl<'r> Merge<'_, 'r> {
                 Flow::Stop => return Shows::Stop,
             }
         }
-        if is_part && self.rows_per_partition.is_none_or(|most| inside.rows < most.max(1)) {
-            let dead = of_rows.take_dead();
-            if dead != Dead::default() && consumer.dead(dead, place(until)) == Flow::Stop {
+        while let Some((place_of_change, deletion)) = changes.next_before(until, orders) {
+            shown.change(deletion);
+            if consumer.dead(shown.take_dead(), place(Some(place_of_change))) == Flow::Stop {
                 return Shows::Stop;
             }
+        }
+        if is_part && self.rows_per_partition.is_none_or(|most| inside.rows < most.max(1)) {
             return Shows::More;
         }
         if !inside.announced {
             if static_row.is_none() {
-                of_rows.dead_partition();
-                let dead = of_rows.take_dead();
+                shown.dead_partition();
+                let dead = shown.take_dead();
                 return if consumer.dead(dead, place(None)) == Flow::Stop {
                     Shows::Stop
                 } else {
@@ -234,6 +269,87 @@ impl<'r> Merge<'_, 'r> {
             }
         }
         Shows::end(consumer)
+    }
+}
+
+/// What replicas may lack of one partition.
+struct Lacks<'m> {
+    table: &'m Table,
+    key: (Token, &'m [u8]),
+    merged: &'m PartitionContents,
+    until: Option<Position<'m>>,
+    bytes_max: usize,
+}
+
+impl Lacks<'_> {
+    /// Appends `rest` as mutations for the replica with the number `at`.
+    fn append(&self, rest: PartitionContents, at: usize, lacking: &mut Vec<(usize, Vec<u8>)>) {
+        let (token, key) = self.key;
+        let mut left = vec![rest];
+        while let Some(rest) = left.pop().filter(|rest| !rest.is_empty()) {
+            let mut mutation = Vec::new();
+            rest.append_mutation(&mut mutation, self.table.id(), token, key);
+            if mutation.len() <= self.bytes_max {
+                lacking.push((at, mutation));
+                continue;
+            }
+            match rest.halves() {
+                Ok((before, behind)) => left.extend([behind, before]),
+                Err(_) => lacking.push((at, mutation)),
+            }
+        }
+    }
+}
+
+/// The places, in reading order, at which the range deletion in force changes.
+struct Changes<'c> {
+    ranges: &'c [RangeTombstone],
+    reversed: bool,
+    /// Ranges that were passed or entered.
+    entered: usize,
+    /// Whether the last of these is in force.
+    is_inside: bool,
+}
+
+impl<'c> Changes<'c> {
+    fn new(ranges: &'c [RangeTombstone], reversed: bool) -> Self {
+        Self { ranges, reversed, entered: 0, is_inside: false }
+    }
+
+    /// The range with that number in reading order: where it begins and ends, and its deletion.
+    fn range(&self, number: usize) -> Option<(Position<'c>, Position<'c>, DeletionTime)> {
+        let at = if self.reversed { self.ranges.len().checked_sub(number + 1)? } else { number };
+        let RangeTombstone { start, end, deletion } = self.ranges.get(at)?;
+        let (start, end) = (start.as_ref(), end.as_ref());
+        Some(if self.reversed { (end, start, *deletion) } else { (start, end, *deletion) })
+    }
+
+    /// The next change, if it lies before a place; `None` for the end of the partition.
+    fn next_before(
+        &mut self,
+        place: Option<Position<'_>>,
+        orders: &[ClusteringOrder],
+    ) -> Option<(Position<'c>, DeletionTime)> {
+        let begin = self.range(self.entered).map(|(begin, _, deletion)| (begin, deletion));
+        let end = match self.is_inside {
+            true => self.range(self.entered - 1).map(|(_, end, _)| end),
+            false => None,
+        };
+        // Where one range ends and the next begins there is one change.
+        let (at, deletion, enters) = match (end, begin) {
+            (Some(end), Some((begin, deletion))) if begin.compare(end, orders).is_eq() => {
+                (end, deletion, true)
+            }
+            (Some(end), _) => (end, DeletionTime::LIVE, false),
+            (None, Some((begin, deletion))) => (begin, deletion, true),
+            (None, None) => return None,
+        };
+        if reading_order(Some(at), place, self.reversed, orders).is_ge() {
+            return None;
+        }
+        self.entered += usize::from(enters);
+        self.is_inside = enters;
+        Some((at, deletion))
     }
 }
 

@@ -22,13 +22,14 @@ const FETCH_ROWS: u32 = 10_000;
 
 /// Reads a range; `deadline` is the first fetch's, and each fetch takes as long at most.
 pub(super) async fn in_fetches(
-    mut reading: Reading<'_>,
+    reading: Reading<'_>,
     deadline: Deadline,
     consumer: &mut dyn RowConsumer,
 ) -> Result<(), ReplicationError> {
     let current = Cell::new(deadline);
     let patience = deadline.remaining();
-    reading.time = if deadline == Deadline::NEVER { Time::Until(deadline) } else { Time::Each(patience) };
+    // A page of replicas has the deadline of its fetch, so that its error tells who answered in time.
+    let reading = Reading { time: Time::Fetch(&current), ..reading };
     let mut paced = Paced { consumer, left: FETCH_ROWS, patience, deadline: &current };
     let mut answer = pin!(reading.collect(&mut paced));
     // Each round has a later deadline than the one before.

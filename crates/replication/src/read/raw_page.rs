@@ -2,8 +2,10 @@
 //!
 //! A page ends by what a purge at the coordinator's `gc_before` would leave, so that replicas with equal
 //! contents end at one place however each compacted them: at a limit of live rows, or behind
-//! [`PAGE_BYTES`]. Only where more than [`PAGE_BYTES_MAX`] are to be sent does a page end by what is stored.
-//! Invariant: a page that is not the last has an element, so the number of pages is finite.
+//! [`PAGE_BYTES`]. Only where more than [`PAGE_BYTES_MAX`] are to be sent does a page end by what is stored;
+//! the place at which it ends is part of the digest. Key, static row and the deletion in force at the first
+//! place come again with every page of a partition and do not count within it. Invariant: a page that is not
+//! the last has an element, so the number of pages is finite.
 
 use model::clustering::{OwnedPosition, Position};
 use model::deletion::LocalSeconds;
@@ -198,12 +200,8 @@ impl RawConsumer for RawPage<'_> {
         self.current.token = token.0;
         self.current.key.extend_from_slice(key);
         self.current.deletion = Some(deletion);
-        self.stored_bytes += key.len() + ELEMENT_BYTES;
-        self.left_bytes += key.len() + ELEMENT_BYTES;
         if let Some(row) = static_row {
             self.current.static_row.extend_from_slice(row.as_bytes());
-            self.stored_bytes += row.as_bytes().len();
-            self.count(row, 0, deletion);
         }
         Flow::Continue
     }
@@ -258,11 +256,22 @@ impl RawConsumer for RawPage<'_> {
         if let Some(digest) = &mut self.digest {
             digest.partition_end();
         }
+        let static_row = std::mem::take(&mut self.current.static_row);
+        let key_bytes = self.current.key.len() + ELEMENT_BYTES;
+        self.stored_bytes += key_bytes + static_row.len();
+        self.left_bytes += key_bytes;
+        if !static_row.is_empty() {
+            self.count(RowView::trusted(&static_row), 0, self.current.deletion());
+        }
+        self.current.static_row = static_row;
         self.append_current();
         if self.is_full() { Flow::Stop } else { Flow::Continue }
     }
 
     fn stopped(&mut self, place: Place<'_>, _: DeletionTime) {
+        if let Some(digest) = &mut self.digest {
+            digest.stopped(place.token, place.key, place.position);
+        }
         let position = place.position.map(Position::to_owned);
         if let Some(at) = place.position {
             self.current.close(at, self.of.reversed);

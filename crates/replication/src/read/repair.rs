@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
+use model::tablet::Replica;
 use reactor::Deadline;
 use smallvec::SmallVec;
 
@@ -18,8 +19,8 @@ use crate::write::send::{self, Sent};
 /// Writes each mutation to its replica, and waits until all have them.
 ///
 /// # Errors
-/// [`ReplicationError::TimedOut`] if one of them did not get it: the data was read, and may be lost to the
-/// next reader. Numbers are those of Cassandra's `BlockingReadRepair`.
+/// [`ReplicationError::TimedOut`] if some of them did not get it by the deadline: the data was read, and may
+/// be lost to the next reader. It counts those that failed, as Cassandra's `BlockingReadRepair`.
 pub(super) async fn write(
     replicator: &Replicator,
     plan: &Plan,
@@ -27,38 +28,36 @@ pub(super) async fn write(
     deadline: Deadline,
 ) -> Result<(), ReplicationError> {
     let born_us = reactor::wall_clock_us();
-    let failed = || {
-        let required = plan.required;
-        ReplicationError::TimedOut { received: required.saturating_sub(1), required, data_present: true }
-    };
     let mut under_way: SmallVec<[(Planned, Sent); 5]> = SmallVec::new();
     for (planned, mutation) in lacking {
         let mutation: Rc<[u8]> = mutation.into();
         let sent = send::to(replicator, (&planned, plan.version()), &mutation, born_us, deadline);
         under_way.push((planned, sent));
     }
+    let mut failed: SmallVec<[Replica; 5]> = SmallVec::new();
     let finished = poll_fn(|context| {
-        let mut error = None;
         under_way.retain(|(planned, sent)| match sent.as_mut().poll(context) {
             Poll::Pending => true,
             Poll::Ready(Ok(())) => false,
             Poll::Ready(Err(failure)) => {
-                error = Some(failure.at(planned.replica, plan.required));
+                let error = failure.at(planned.replica, plan.required);
+                reactor::warn_limited!("a replica was not told what a read has shown that it lacks";
+                    error = error);
+                failed.push(planned.replica);
                 false
             }
         });
-        match error {
-            Some(error) => Poll::Ready(Err(error)),
-            None if under_way.is_empty() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
-        }
+        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     });
-    match reactor::timeout(deadline, finished).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => {
-            reactor::warn_limited!("a replica was not told what a read has shown that it lacks"; error = error);
-            Err(failed())
-        }
-        Err(_) => Err(failed()),
+    // Those that do not answer in time have failed as well.
+    let _in_time = reactor::timeout(deadline, finished).await;
+    failed.extend(under_way.iter().map(|(planned, _)| planned.replica));
+    failed.sort_unstable();
+    failed.dedup();
+    if failed.is_empty() {
+        return Ok(());
     }
+    let required = plan.required;
+    let received = required.saturating_sub(failed.len() as u32);
+    Err(ReplicationError::TimedOut { received, required, data_present: true })
 }

@@ -22,8 +22,8 @@ use crate::replicator::Replicator;
 
 /// What one replica sent.
 pub(super) enum Reply {
-    /// Contents, as `wire::node::answer` has them.
-    Contents(Vec<u8>),
+    /// Contents, as `wire::node::answer` has them, and their digest if it was asked for.
+    Contents(Vec<u8>, Option<u128>),
     /// A digest.
     Digest(u128),
 }
@@ -59,7 +59,7 @@ pub(super) async fn page_here(
     let digest = raw.finish();
     Ok(match (want, digest) {
         (Want::Digest, Some(digest)) => Reply::Digest(digest),
-        _ => Reply::Contents(out),
+        (_, digest) => Reply::Contents(out, digest),
     })
 }
 
@@ -72,8 +72,15 @@ pub(crate) async fn serve(
 ) -> Result<Vec<u8>, ReplicaFailure> {
     let table = replicator.table_at(read.table, read.version, deadline).await?;
     let range = range_of(read);
+    if let PartitionRange::Between { from, to } = &range
+        && from.token > to.token
+    {
+        return Err(ReplicaFailure::Failed("the range that is asked for ends before it begins".to_owned()));
+    }
+    // Held until the read has ended: those who take the tablet away wait for it.
+    let mut _routing = None;
     for tablet in tablets_of(&table, &range) {
-        replicator.check_replica(&table, tablet, read.since)?;
+        _routing = Some(replicator.check_replica(&table, tablet, read.since)?);
     }
     if !read.fits(&table) {
         return Err(ReplicaFailure::Misfit(read.table));
@@ -107,7 +114,7 @@ pub(crate) async fn serve(
         bypass_cache: read.bypass_cache,
     };
     Ok(match page_here(replicator, &command, page, want).await? {
-        Reply::Contents(bytes) => bytes,
+        Reply::Contents(bytes, _) => bytes,
         Reply::Digest(digest) => {
             let mut out = Vec::new();
             answer::encode_digest(digest, &mut out);
@@ -152,12 +159,14 @@ fn range_of(read: &Read<'_>) -> PartitionRange {
     }
 }
 
-/// The answer in a replica's bytes, which has nothing that was not asked for.
-pub(super) fn checked<'b>(command: &ReadCommand, bytes: &'b [u8]) -> Result<Answer<'b>, String> {
-    let answer = Answer::decode(bytes).map_err(|error| format!("its answer is broken: {error}"))?;
-    if !answer.fits(&command.table) {
-        return Err("its answer does not fit the table".to_owned());
-    }
+/// The answer in the bytes of another replica, which has nothing that was not asked for.
+///
+/// # Errors
+/// [`ReplicaFailure::Stale`] where the replica knows a later definition of the table than this node.
+pub(super) fn checked<'b>(command: &ReadCommand, bytes: &'b [u8]) -> Result<Answer<'b>, ReplicaFailure> {
+    let broken = |what: String| ReplicaFailure::Failed(format!("its answer is broken: {what}"));
+    let answer = Answer::decode(bytes).map_err(|error| broken(error.to_string()))?;
+    answer.check(&command.table)?;
     let places = answer.partitions.iter().map(|partition| (partition.mutation.token, partition.mutation.key));
     let end = answer.end.map(|end| (end.token, end.key));
     for place in places.chain(end) {
@@ -168,7 +177,7 @@ pub(super) fn checked<'b>(command: &ReadCommand, bytes: &'b [u8]) -> Result<Answ
             }
         };
         if !is_asked {
-            return Err("its answer has a partition that was not asked for".to_owned());
+            return Err(broken("it has a partition that was not asked for".to_owned()));
         }
     }
     Ok(answer)

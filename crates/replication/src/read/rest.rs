@@ -1,6 +1,6 @@
 //! What is left of a read, how long it may take, and how the reading of one part of it ended.
 
-use std::time::Duration;
+use std::cell::Cell;
 
 use reactor::Deadline;
 use storage::{PartitionRange, Slices};
@@ -10,24 +10,20 @@ use crate::error::ReplicationError;
 
 /// How long a read may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Time {
+pub(super) enum Time<'t> {
     /// Until then.
     Until(Deadline),
-    /// So long for each page of a replica.
-    Each(Duration),
+    /// Until the deadline of the fetch under way, which later fetches replace.
+    Fetch(&'t Cell<Deadline>),
 }
 
-impl Time {
+impl Time<'_> {
     /// The deadline of a page that is asked for now.
     pub(super) fn of_page(self) -> Deadline {
         match self {
             Self::Until(deadline) => deadline,
-            Self::Each(patience) => Deadline::after(patience),
+            Self::Fetch(current) => current.get(),
         }
-    }
-
-    pub(super) fn is_past(self) -> bool {
-        matches!(self, Self::Until(deadline) if deadline.is_past())
     }
 }
 

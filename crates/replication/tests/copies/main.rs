@@ -6,6 +6,7 @@
 mod answers;
 mod levels;
 mod nodes;
+mod pages;
 mod refused;
 mod repair;
 

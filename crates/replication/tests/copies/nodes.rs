@@ -207,6 +207,8 @@ impl Nodes {
     ) -> Self {
         let mut config = StorageConfig::new("/ceto", 1 << 20);
         config.segment_bytes = 64 << 10;
+        // Replicas keep what they are given.
+        config.auto_compaction = false;
         config.commitlog_bytes_max = 1 << 20;
         let storage = cluster::open_storage(config, 0, 1).await.expect("an open storage");
         let replication = replication.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();

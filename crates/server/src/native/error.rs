@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use query::QueryError;
+use query::{FailedReplica, QueryError};
 use storage::StorageError;
-use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, ReplicaFailure, WriteType};
+use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, WriteType};
 use wire::extensions::Extensions;
 use wire::response::{CompleteResponse, ResponseBuilder};
 use wire::version::ProtocolVersion;
@@ -23,8 +23,8 @@ pub(super) fn write<'b>(
         _ => Vec::new(),
     };
     let failures = match error {
-        QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => {
-            failed_replicas(own, *failed)
+        QueryError::WriteFailure { failures, .. } | QueryError::ReadFailure { failures, .. } => {
+            failures.iter().map(|failed| (failed.address.unwrap_or(own).ip(), failed.reason)).collect()
         }
         QueryError::TooManyTombstones { address, .. } => {
             vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
@@ -145,11 +145,6 @@ fn storage_code(error: &StorageError) -> PlainError {
     }
 }
 
-/// The replicas that failed; with a single node this one, whatever their number.
-fn failed_replicas(own: SocketAddr, failed: u32) -> Vec<ReplicaFailure> {
-    if failed == 0 { Vec::new() } else { vec![(own.ip(), FailureReason::Unknown)] }
-}
-
 /// The error's text, as in Cassandra for that version: an error that a version lacks is sent as another one,
 /// with the other one's text (`ErrorMessage.getBackwardsCompatibleException`).
 fn message(error: &QueryError, version: ProtocolVersion, own: SocketAddr) -> String {
@@ -169,8 +164,13 @@ fn message(error: &QueryError, version: ProtocolVersion, own: SocketAddr) -> Str
         {
             timed_out(received)
         }
-        QueryError::WriteFailure { failed: 1.., .. } | QueryError::ReadFailure { failed: 1.., .. } => {
-            format!("{error}: UNKNOWN from /{own}")
+        QueryError::WriteFailure { failures, .. } | QueryError::ReadFailure { failures, .. }
+            if !failures.is_empty() =>
+        {
+            let of_one = |failed: &FailedReplica| {
+                format!("{} from /{}", failed.reason.name(), failed.address.unwrap_or(own))
+            };
+            format!("{error}: {}", failures.iter().map(of_one).collect::<Vec<_>>().join(", "))
         }
         error => error.to_string(),
     }

@@ -29,10 +29,9 @@ impl<'t> Shown<'t> {
         visible(self.table, row, DeletionTime::LIVE, self.now, &self.graves, scratch)
     }
 
-    /// Counts a range deletion that the read passes.
-    pub fn range(&mut self, deletion: DeletionTime) {
+    /// Counts a place at which the range deletion in force changes.
+    pub fn change(&mut self, deletion: DeletionTime) {
         self.graves.change(deletion, DeletionTime::LIVE);
-        self.graves.change(DeletionTime::LIVE, DeletionTime::LIVE);
     }
 
     /// Counts a partition of which nothing is live.

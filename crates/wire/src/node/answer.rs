@@ -16,7 +16,7 @@
 //! that was only not sent.
 
 use model::clustering::{Clustering, Position};
-use model::mutation::MutationView;
+use model::mutation::{MutationMisfit, MutationView};
 use model::partition_key::compare_decorated;
 use model::token::murmur3_token;
 use model::{Table, Token};
@@ -24,8 +24,8 @@ use model::{Table, Token};
 use super::NodeError;
 use super::reader::{Reader, append_sized};
 
-/// The least bytes of a partition in a message.
-const PARTITION_BYTES_MIN: usize = 5;
+/// Room that is made for partitions before they are read: a peer's count is not trusted with more.
+const PARTITIONS_AT_ONCE: usize = 1024;
 /// The weight of a place behind a whole partition.
 const BEHIND_ALL: i8 = 2;
 
@@ -112,7 +112,7 @@ fn append_position(out: &mut Vec<u8>, position: Position<'_>) {
 }
 
 impl<'a> Answer<'a> {
-    /// Reads a message. Whether it fits the table is told by [`Answer::fits`].
+    /// Reads a message. Whether it fits the table is told by [`Answer::check`].
     ///
     /// # Errors
     /// [`NodeError`] for bytes that are not exactly one message, for a mutation that is damaged or whose
@@ -120,10 +120,7 @@ impl<'a> Answer<'a> {
     pub fn decode(message: &'a [u8]) -> Result<Self, NodeError> {
         let mut reader = Reader::new(message);
         let count = reader.u32("the number of partitions")? as usize;
-        if count > reader.rest().len() / PARTITION_BYTES_MIN {
-            return Err(NodeError::Truncated { field: "the number of partitions" });
-        }
-        let mut partitions: Vec<Partition<'a>> = Vec::with_capacity(count);
+        let mut partitions: Vec<Partition<'a>> = Vec::with_capacity(count.min(PARTITIONS_AT_ONCE));
         for _ in 0..count {
             let next = partition(&mut reader)?;
             let place = |partition: &Partition<'a>| (partition.mutation.token, partition.mutation.key);
@@ -146,17 +143,27 @@ impl<'a> Answer<'a> {
         Ok(Self { partitions, end, digest })
     }
 
-    /// Whether all contents and positions have the shape of this table's.
-    pub fn fits(&self, table: &Table) -> bool {
+    /// Checks that all contents and positions are this table's.
+    ///
+    /// # Errors
+    /// [`MutationMisfit`], as for a mutation that is to be written.
+    pub fn check(&self, table: &Table) -> Result<(), MutationMisfit> {
         let columns = table.clustering_orders().len();
-        let is_bound = |position: Option<Position<'_>>| {
-            position.is_none_or(|position| position.prefix.is_valid(columns))
+        let check_bound = |position: Option<Position<'_>>| match position {
+            Some(position) if !position.prefix.is_valid(columns) => {
+                Err(MutationMisfit::Shape("a place does not have the shape of the clustering key"))
+            }
+            _ => Ok(()),
         };
-        is_bound(self.end.and_then(|end| end.position))
-            && self.partitions.iter().all(|partition| {
-                let mutation = &partition.mutation;
-                mutation.table == table.id() && mutation.fits(table) && is_bound(partition.until)
-            })
+        check_bound(self.end.and_then(|end| end.position))?;
+        for partition in &self.partitions {
+            if partition.mutation.table != table.id() {
+                return Err(MutationMisfit::Shape("a partition is another table's"));
+            }
+            partition.mutation.check(table)?;
+            check_bound(partition.until)?;
+        }
+        Ok(())
     }
 }
 

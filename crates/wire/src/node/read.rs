@@ -126,8 +126,8 @@ pub struct Read<'a> {
     pub since: u64,
     /// The present time, seconds since 1970: what expired at or before it is not visible.
     pub now: u32,
-    /// Tombstones with a local time before this are past their grace period, by the coordinator's clock: a
-    /// digest and the length of an answer do not depend on them.
+    /// Tombstones with a local time before this are past their grace period, by the coordinator's clock: they
+    /// are not in a digest, and a page does not end sooner for them unless it is very long.
     pub gc_before: u32,
     /// The version of the digest that is asked for; 0 in a request for contents.
     pub digest: u8,
@@ -218,13 +218,14 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// Whether every position has the shape of the table's, and slices ascend without overlap.
+    /// Whether every position has the shape of the table's, and slices ascend without overlap, none of them
+    /// empty.
     pub fn fits(&self, table: &Table) -> bool {
         let orders = table.clustering_orders();
         let mut behind = Position::START;
         self.slices.iter().all(|(start, end)| {
             let fits = [start, end].iter().all(|position| position.prefix.is_valid(orders.len()));
-            let ascends = fits && behind.compare(start, orders).is_le() && start.compare(end, orders).is_le();
+            let ascends = fits && behind.compare(start, orders).is_le() && start.compare(end, orders).is_lt();
             behind = end;
             ascends
         })

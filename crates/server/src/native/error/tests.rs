@@ -155,14 +155,14 @@ fn failures_say_who_failed_and_why() {
         consistency: Consistency::One,
         received: 0,
         required: 1,
-        failed: 1,
+        failures: vec![FailedReplica { address: None, reason: FailureReason::Unknown }],
         write_type: WriteType::Simple,
     };
     let read = QueryError::ReadFailure {
         consistency: Consistency::One,
         received: 0,
         required: 1,
-        failed: 1,
+        failures: vec![FailedReplica { address: None, reason: FailureReason::Unknown }],
         data_present: false,
     };
     let tombstones = QueryError::TooManyTombstones {
@@ -187,6 +187,22 @@ fn failures_say_who_failed_and_why() {
     check(V5, &write, &body(0x1500, &unknown, &[&counts[..], &one, &own(0), &string("SIMPLE")].concat()));
     check(V5, &read, &body(0x1300, &unknown, &[&counts[..], &one, &own(0), &[0]].concat()));
     check(V5, &tombstones, &body(0x1300, &too_many, &[&counts[..], &one, &own(1), &[0]].concat()));
+    let down =
+        FailedReplica { address: Some("10.0.0.2:7000".parse().unwrap()), reason: FailureReason::NodeDown };
+    let late = FailedReplica { address: None, reason: FailureReason::Timeout };
+    let (consistency, write_type) = (Consistency::One, WriteType::Simple);
+    let two = QueryError::WriteFailure {
+        consistency,
+        received: 0,
+        required: 1,
+        failures: vec![down, late],
+        write_type,
+    };
+    let text = format!(
+        "Operation failed - received 0 responses and 2 failures: NODE_DOWN from /10.0.0.2:7000, TIMEOUT from /{OWN}"
+    );
+    let reasons = [&[0, 0, 0, 2, 4, 10, 0, 0, 2, 0, 5][..], &own(2)].concat();
+    check(V5, &two, &body(0x1500, &text, &[&counts[..], &reasons, &string("SIMPLE")].concat()));
 }
 
 #[test]
