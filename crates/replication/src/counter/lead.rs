@@ -73,9 +73,10 @@ impl Replicator {
         let mutation = &entry.mutation;
         let table = self.table_at(mutation.table, entry.version, deadline).await?;
         self.check_replica(&table, table.tablets().tablet_of(mutation.token), entry.since)?;
-        if !table.is_counter() || !mutation.fits(&table) {
+        if !table.is_counter() {
             return Err(ReplicaFailure::Misfit(mutation.table));
         }
+        mutation.check(&table)?;
         self.storage().check_mutation_size(mutation.as_bytes())?;
         let has_deltas = |row: RowView<'_>| {
             row.cells().all(|cell| match cell.kind {
