@@ -49,8 +49,8 @@ impl<'a> RoundRead<'a> {
         checked(self.command, answer).map(drop)
     }
 
-    /// Hands the rows to `consumer`: those of the first page out of the checked answers of a plan's replicas, and the
-    /// rest at `level`. Returns the latest timestamp in the answers.
+    /// Hands the rows to `consumer`: those of the first page out of the checked answers of a plan's replicas,
+    /// and the rest at `level`. Returns the latest timestamp in the answers.
     ///
     /// # Errors
     /// Those of a read at `level`.
