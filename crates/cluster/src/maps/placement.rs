@@ -274,7 +274,7 @@ mod tests {
                 assert_eq!((range.owner, &range.replicas), (1, &placed));
             }
         }
-        assert_eq!(ring_ranges(&topology(&[("b", "1")]), &three)[0].replicas, []);
+        assert_eq!(ring_ranges(&topology(&[("b", "1")]), &three)[0].replicas, [0u16; 0]);
         assert_eq!(ring_ranges(&simple("1"), &[]), []);
     }
 

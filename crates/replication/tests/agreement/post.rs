@@ -13,7 +13,7 @@ use model::Table;
 use model::tablet::Replica;
 use reactor::{Deadline, Group, Instant};
 use replication::Replicator;
-use replication::peers::{PeerAnswer, PeerCall, PeerError, PeerErrorKind, Peers};
+use replication::peers::{NodeListener, PeerAnswer, PeerCall, PeerError, PeerErrorKind, Peers};
 use wire::node::frame::Verb;
 
 /// How often boxes are looked into.
@@ -140,6 +140,10 @@ pub(crate) struct Others {
 impl Peers for Others {
     fn is_up(&self, replica: Replica) -> bool {
         !self.post.down.borrow().contains(&replica.node)
+    }
+
+    fn on_change(&self, _: NodeListener) {
+        // Nobody here keeps hints, which wait for that.
     }
 
     fn call(&self, call: PeerCall) -> PeerAnswer {

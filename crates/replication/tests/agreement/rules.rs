@@ -29,7 +29,7 @@ async fn prepare(replicator: &Replicator, ballot: Ballot) -> Result<Option<Ballo
     let prepare = Prepare {
         table: TABLE,
         version: VERSION,
-        since: VERSION,
+        since: 0,
         key: &key.key,
         ballot,
         writes: true,
@@ -47,7 +47,7 @@ async fn prepare(replicator: &Replicator, ballot: Ballot) -> Result<Option<Ballo
 /// The body of a proposal of a mutation; with `durably` of a commit.
 fn proposal(ballot: Ballot, mutation: &[u8], durably: Option<bool>) -> Vec<u8> {
     let mutation = MutationView::parse(mutation).expect("a mutation");
-    let propose = Propose { version: VERSION, since: VERSION, proposal: Proposal { ballot, mutation } };
+    let propose = Propose { version: VERSION, since: 0, proposal: Proposal { ballot, mutation } };
     let mut body = Vec::new();
     match durably {
         None => propose.encode_accept(&mut body),

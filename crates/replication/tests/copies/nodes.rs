@@ -295,7 +295,7 @@ impl Nodes {
         let version = self.replicator.routing(&self.table).version() + 1;
         let placed: Vec<_> =
             replicas.iter().map(|node| Placed { node: *node, shard: 0, since: version }).collect();
-        let map = MapParts { version, log2: 1, tablets: vec![placed; 2] };
+        let map = MapParts { version, log2: 1, tablets: vec![placed; 2], truncated: 0 };
         let nodes = (*View::here().nodes()).clone();
         View::here().pretend(nodes, TABLE, map);
     }

@@ -96,6 +96,7 @@ async fn node(at: usize, address: SocketAddr, shared: Rc<Shared>, client: Client
         ..OwnFacts::unnamed(SHARDS)
     };
     let options = ClusterOptions {
+        bind: None,
         cluster_name: "c".to_owned(),
         seeds: shared.seeds.borrow().clone(),
         founds: false,
