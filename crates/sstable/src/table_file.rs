@@ -128,8 +128,8 @@ impl Sstable {
         Self::open_as(dir, descriptor, table, None, false).await
     }
 
-    /// As [`Sstable::open`], but a damaged or lost summary or filter is rebuilt from the index, in memory; see
-    /// [`Sstable::is_mended`].
+    /// As [`Sstable::open`], but a damaged or lost summary or filter is rebuilt from the index, in memory:
+    /// see [`Sstable::is_mended`].
     ///
     /// # Errors
     /// As [`Sstable::open`].

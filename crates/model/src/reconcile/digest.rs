@@ -145,8 +145,8 @@ impl Digest {
         self.begin.clear();
     }
 
-    /// The page ends at a place, and more may follow; `position` is `None` behind the whole partition. Pages of
-    /// equal contents that end at different places are not equal: one of them has seen less.
+    /// The page ends at a place, and more may follow; `position` is `None` behind the whole partition. Pages
+    /// of equal contents that end at different places are not equal: one of them has seen less.
     pub fn stopped(&mut self, token: Token, key: &[u8], position: Option<Position<'_>>) {
         self.frame.clear();
         self.frame.push(b'S');

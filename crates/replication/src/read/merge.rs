@@ -179,7 +179,7 @@ impl<'r> Merge<'_, 'r> {
                 own.cut(until, self.command.reversed, lacks.table.clustering_orders());
             }
             if own != *lacks.merged {
-                // Tombstones that any replica may have forgotten shadow in the merge and are not spread again.
+                // Tombstones that a replica may have forgotten shadow in the merge and are not spread again.
                 let rest = diff(lacks.table, lacks.merged, &own).without_purgeable(&self.purge);
                 lacks.append(rest, at, lacking);
             }
@@ -210,11 +210,8 @@ impl<'r> Merge<'_, 'r> {
         let (mut forwards, mut backwards) = (contents.rows(), contents.rows().rev());
         while let Some((clustering, row)) = if reversed { backwards.next() } else { forwards.next() } {
             let at = Position::row(clustering);
-            while let Some((place_of_change, deletion)) = changes.next_before(Some(at), orders) {
-                shown.change(deletion);
-                if consumer.dead(shown.take_dead(), place(Some(place_of_change))) == Flow::Stop {
-                    return Shows::Stop;
-                }
+            if changes.tell_before(Some(at), orders, &mut shown, (token, key), consumer) == Flow::Stop {
+                return Shows::Stop;
             }
             // What is not live counts as dead; it is reported before the next live row.
             let row = shown.row(row, &mut scratch);
@@ -245,11 +242,8 @@ impl<'r> Merge<'_, 'r> {
                 Flow::Stop => return Shows::Stop,
             }
         }
-        while let Some((place_of_change, deletion)) = changes.next_before(until, orders) {
-            shown.change(deletion);
-            if consumer.dead(shown.take_dead(), place(Some(place_of_change))) == Flow::Stop {
-                return Shows::Stop;
-            }
+        if changes.tell_before(until, orders, &mut shown, (token, key), consumer) == Flow::Stop {
+            return Shows::Stop;
         }
         if is_part && self.rows_per_partition.is_none_or(|most| inside.rows < most.max(1)) {
             return Shows::More;
@@ -322,6 +316,24 @@ impl<'c> Changes<'c> {
         let RangeTombstone { start, end, deletion } = self.ranges.get(at)?;
         let (start, end) = (start.as_ref(), end.as_ref());
         Some(if self.reversed { (end, start, *deletion) } else { (start, end, *deletion) })
+    }
+
+    /// Tells a reader of the changes before a place; `None` for the end of the partition.
+    fn tell_before(
+        &mut self,
+        place: Option<Position<'_>>,
+        orders: &[ClusteringOrder],
+        shown: &mut Shown<'_>,
+        (token, key): (Token, &[u8]),
+        consumer: &mut dyn RowConsumer,
+    ) -> Flow {
+        while let Some((at, deletion)) = self.next_before(place, orders) {
+            shown.change(deletion);
+            if consumer.dead(shown.take_dead(), Place { token, key, position: Some(at) }) == Flow::Stop {
+                return Flow::Stop;
+            }
+        }
+        Flow::Continue
     }
 
     /// The next change, if it lies before a place; `None` for the end of the partition.

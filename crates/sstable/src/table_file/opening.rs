@@ -108,6 +108,16 @@ fn is_missing(error: &SstableError) -> bool {
     matches!(error, SstableError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
+/// What the other components tell of an index, for those that are rebuilt from it.
+fn known(extras: &Extras, statistics: &Statistics, filter_in_words: bool) -> Known {
+    Known {
+        checksum: extras.checksum(Component::Index),
+        partitions: statistics.stats.partition_sizes.count().max(0) as u64,
+        fp_chance: statistics.fp_chance,
+        filter_in_words,
+    }
+}
+
 impl Sstable {
     pub(super) async fn open_as(
         dir: &Path,
@@ -124,12 +134,7 @@ impl Sstable {
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
         // A search for damage has to see the damage, so nothing is rebuilt for it.
-        let known = mends.then(|| Known {
-            checksum: extras.checksum(Component::Index),
-            partitions: statistics.stats.partition_sizes.count().max(0) as u64,
-            fp_chance: statistics.fp_chance,
-            filter_in_words: features.filter_in_words,
-        });
+        let known = mends.then(|| known(&extras, &statistics, features.filter_in_words));
         let mut is_mended = false;
         let (finder, summary, first, last): (_, _, Box<[u8]>, Box<[u8]>) = match descriptor.version.format() {
             Format::Big => {

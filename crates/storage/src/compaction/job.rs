@@ -174,6 +174,16 @@ impl Storage {
         result
     }
 
+    /// Whether a compaction may purge tombstones. Flushed writes must not be replayed once their tombstones
+    /// are purged, so the log's marks have to be durable first; nor may a file come back that is in no set.
+    ///
+    /// # Errors
+    /// Those of the manifest: while it takes no records each compaction would leave further orphans.
+    async fn may_forget(&self, tablet: &Tablet) -> Result<bool, StorageError> {
+        let has_no_orphans = self.clear_orphans(tablet).await?;
+        Ok(has_no_orphans && !self.0.replaying.get() && self.0.log.sync().await.is_ok() && tablet.is_marked())
+    }
+
     async fn run(&self, job: &Job) -> Result<(Ended, Marked), StorageError> {
         let tablet = &job.tablet;
         let table = tablet.table();
@@ -183,14 +193,7 @@ impl Storage {
         let input_bytes = of_inputs(|file| file.sstable().bytes_on_disk());
         let partitions = of_inputs(|file| file.partitions());
         let entered = self.0.compactions.enter(job.kind, &table, data_bytes, inputs.len());
-        // Flushed writes must not be replayed once their tombstones are purged, so the log's marks have to be
-        // durable first. Nor may a file come back that is in no set (an orphan).
-        // Without a manifest that takes records each attempt would leave its inputs as further orphans.
-        let has_no_orphans = self.clear_orphans(tablet).await?;
-        let may_forget = has_no_orphans
-            && !self.0.replaying.get()
-            && self.0.log.sync().await.is_ok()
-            && tablet.is_marked();
+        let may_forget = self.may_forget(tablet).await?;
         let now = self.now_seconds();
         let gc_before = if may_forget { self.gc_before_of(tablet, &table, inputs, now) } else { 0 };
         let mut outputs = Marked::default();
