@@ -64,6 +64,8 @@ pub struct Liveness {
     listeners: RefCell<Vec<Listener>>,
     /// On shard 0.
     opinion: RefCell<Opinion>,
+    /// When time was told to pass last.
+    ticked: Cell<Option<Instant>>,
     /// Changes reach the other shards one after the other.
     publishing: Semaphore,
     /// Since when each shard of this node has owed a sign of life; on shard 0.
@@ -85,6 +87,7 @@ impl Liveness {
             copies: RefCell::default(),
             listeners: RefCell::default(),
             opinion: RefCell::default(),
+            ticked: Cell::new(None),
             publishing: Semaphore::new(1),
             owed: RefCell::new(vec![None; reactor::shard_count()]),
             skews: RefCell::default(),
@@ -253,7 +256,10 @@ impl Liveness {
 
     async fn tick(&self) {
         let mut changes = Vec::new();
-        self.opinion.borrow_mut().tick(reactor::now(), &mut changes);
+        let now = reactor::now();
+        let passed = self.ticked.replace(Some(now)).map_or(Duration::ZERO, |before| now.since(before));
+        let stood_still = if passed > STALL_MIN { passed } else { Duration::ZERO };
+        self.opinion.borrow_mut().tick(now, stood_still, &mut changes);
         self.publish(changes).await;
     }
 

@@ -242,9 +242,11 @@ impl Opinion {
         }
     }
 
-    /// Time has passed.
-    pub fn tick(&mut self, now: Instant, changes: &mut Vec<Change>) {
+    /// Time has passed. For the part `stood_still` of it this node did not run, so that it tells nothing of
+    /// others that they did not answer then.
+    pub fn tick(&mut self, now: Instant, stood_still: Duration, changes: &mut Vec<Change>) {
         for (node, view) in &mut self.nodes {
+            view.evidence = view.evidence.map(|evidence| (evidence + stood_still).min(now));
             let is_silent = view.evidence.is_none_or(|evidence| now.since(evidence) > SILENCE_MAX);
             if is_silent {
                 view.good_since = None;

@@ -43,7 +43,7 @@ impl Opinion {
 
     fn ticks(&mut self, ms: u64) -> Vec<Change> {
         let mut changes = Vec::new();
-        self.tick(at(ms), &mut changes);
+        self.tick(at(ms), Duration::ZERO, &mut changes);
         changes
     }
 
@@ -64,6 +64,18 @@ fn a_node_is_up_from_its_first_answer_and_down_two_seconds_after_its_last() {
     let mut changes = Vec::new();
     opinion.refused(NODE, at(2800), &mut changes);
     assert_eq!(changes, [Change::Down { node: NODE, cause: DownCause::Refused }]);
+}
+
+#[test]
+fn a_node_that_stood_still_itself_waits_as_long_again() {
+    let mut opinion = opinion();
+    assert_eq!(opinion.hears(100, 110, pong()), [Change::Up { node: NODE }]);
+    assert_eq!(opinion.ticks(600), []);
+    let mut changes = Vec::new();
+    opinion.tick(at(30_600), Duration::from_secs(30), &mut changes);
+    assert_eq!(changes, [], "it has waited for half a second");
+    assert_eq!(opinion.ticks(32_100), []);
+    assert_eq!(opinion.ticks(32_101), [Change::Down { node: NODE, cause: DownCause::Silence }]);
 }
 
 #[test]
