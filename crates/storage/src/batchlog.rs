@@ -12,6 +12,7 @@ use reactor::{Deadline, GateHold};
 
 use crate::commitlog::Hold;
 use crate::commitlog::format::EntryKind;
+pub use crate::commitlog::replay::BatchOrigin;
 use crate::commitlog::replay::{BatchId, Kept, OldLog, encode_batch, encode_kept};
 use crate::error::StorageError;
 use crate::shard::Storage;
@@ -31,15 +32,6 @@ impl LoggedBatch {
     pub fn leave_to_next_start(self) {
         self.hold.keep();
     }
-}
-
-/// What the coordinator of a batch knew when it began it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BatchOrigin {
-    /// When that was, microseconds since 1970.
-    pub born_us: i64,
-    /// The latest version of its tables' routings: what truncated one of them later is behind the batch.
-    pub agreed: u64,
 }
 
 /// A batch that this shard keeps for a coordinator, as a start found it.

@@ -217,11 +217,7 @@ impl<'r> Merge<'_, 'r> {
             let row = shown.row(row, &mut scratch);
             let dead = shown.take_dead();
             if dead != Dead::default() {
-                let at = match (row.is_some(), reversed) {
-                    (false, _) => at,
-                    (true, false) => Position::before(clustering),
-                    (true, true) => Position::after(clustering),
-                };
+                let at = passed(clustering, row.is_some(), reversed);
                 if consumer.dead(dead, place(Some(at))) == Flow::Stop {
                     return Shows::Stop;
                 }
@@ -252,11 +248,7 @@ impl<'r> Merge<'_, 'r> {
             if static_row.is_none() {
                 shown.dead_partition();
                 let dead = shown.take_dead();
-                return if consumer.dead(dead, place(None)) == Flow::Stop {
-                    Shows::Stop
-                } else {
-                    Shows::Enough
-                };
+                return Shows::behind(consumer.dead(dead, place(None)));
             }
             if consumer.partition(key, token, static_row) == Flow::Stop {
                 return Shows::Stop;
@@ -379,7 +371,21 @@ enum Shows {
 impl Shows {
     /// Ends a partition that was announced.
     fn end(consumer: &mut dyn RowConsumer) -> Self {
-        if consumer.partition_end() == Flow::Stop { Self::Stop } else { Self::Enough }
+        Self::behind(consumer.partition_end())
+    }
+
+    /// What a reader wants that answers so at the end of a partition.
+    fn behind(flow: Flow) -> Self {
+        if flow == Flow::Stop { Self::Stop } else { Self::Enough }
+    }
+}
+
+/// The place of a row that the reader has passed; one that is seen is still to come.
+fn passed(clustering: &[u8], is_seen: bool, reversed: bool) -> Position<'_> {
+    match (is_seen, reversed) {
+        (false, _) => Position::row(clustering),
+        (true, false) => Position::before(clustering),
+        (true, true) => Position::after(clustering),
     }
 }
 

@@ -19,7 +19,6 @@ use super::format::{
     decode_position, encode_entry, entry_at, entry_bytes, find_entry_before,
 };
 use super::pieces::{Joined, Joiner, Whole};
-use crate::batchlog::BatchOrigin;
 use crate::error::StorageError;
 use crate::manifest::{Edit, Manifest};
 
@@ -550,6 +549,15 @@ async fn open_segments(
 
 /// Names a batch: a time UUID.
 pub(crate) type BatchId = [u8; 16];
+
+/// What the coordinator of a batch knew when it began it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchOrigin {
+    /// When that was, microseconds since 1970.
+    pub born_us: i64,
+    /// The latest version of its tables' routings: what truncated one of them later is behind the batch.
+    pub agreed: u64,
+}
 
 /// A batch that is kept for a coordinator.
 #[derive(Debug, Clone, PartialEq, Eq)]
