@@ -191,7 +191,7 @@ class Copies(Nodes):
 
     def test_other_replication_for_tables_is_refused_with_a_sentence(self):
         nodes = self.three("r")
-        fewer = "ALTER KEYSPACE r WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}"
+        fewer = "ALTER KEYSPACE r WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}"
         for node in nodes:
             self.assertIn("cannot be altered yet", self.refused(node, fewer, QUORUM, INVALID))
         unlogged = "BEGIN UNLOGGED BATCH INSERT INTO r.t (k, c) VALUES (1, 1); INSERT INTO r.t (k, c) VALUES (2, 1); APPLY BATCH"

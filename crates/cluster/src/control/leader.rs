@@ -84,7 +84,12 @@ pub(crate) async fn ask(
 ) -> Result<Answered, ClusterError> {
     let group = control.group();
     let mut sent = false;
+    // Where the answer of a leader was lost there is time to find another one, but clients wait no longer.
     let until = Deadline::after(LEADER_WITHIN);
+    let until_sent = match &ask {
+        Ask::Plan(..) | Ask::Truncate(..) => Deadline::after(LEADER_WITHIN + LEADER_WITHIN / 2),
+        Ask::Announce(_) | Ask::Applied(_) => deadline,
+    };
     loop {
         let attempt = match control.membership() {
             _ if group.may_plan() => answer_here(control, &ask).await,
@@ -96,7 +101,9 @@ pub(crate) async fn ask(
                 control.wait_effective(answered.index, deadline).await?;
                 return Ok(answered);
             }
-            Err(Attempt::Again) if !deadline.is_past() && (sent || !until.is_past()) => {
+            Err(Attempt::Again)
+                if !deadline.is_past() && !(if sent { until_sent } else { until }).is_past() =>
+            {
                 reactor::sleep(ASK_AGAIN).await;
             }
             Err(Attempt::Again) if sent => return Err(Group0Error::Undecided.into()),
