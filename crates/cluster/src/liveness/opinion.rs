@@ -79,7 +79,8 @@ pub enum Change {
         /// Whether it stands still.
         is_stalled: bool,
     },
-    /// A node that is up opened or closed its port for clients. It is closed when the node comes up.
+    /// A node that is up opened or closed its port for clients. It is closed when the node comes up; a node
+    /// that started again before it was missed closes it and opens it.
     Clients {
         /// The node.
         node: NodeNumber,
@@ -218,10 +219,7 @@ impl Opinion {
             // While it was down, nobody was told of its shards and of its port for clients.
             let before = before.filter(|_| was_up);
             stalls(node, before.as_ref(), view.pong.as_ref(), changes);
-            let is_served = view.pong.as_ref().is_some_and(|pong| pong.serves_clients);
-            if is_served != before.is_some_and(|pong| pong.serves_clients) {
-                changes.push(Change::Clients { node, is_served });
-            }
+            clients(node, before.as_ref(), view.pong.as_ref(), changes);
         }
     }
 
@@ -269,6 +267,20 @@ fn stalls(node: NodeNumber, before: Option<&Pong>, after: Option<&Pong>, changes
         if is_stalled != is_in(before, shard) {
             changes.push(Change::Stalled { node, shard: shard as u16, is_stalled });
         }
+    }
+}
+
+/// Whether the port for clients opened or closed between two answers. One that started again in between has
+/// closed the connections of its clients, who may have taken it for down: they have to hear that it is up.
+fn clients(node: NodeNumber, before: Option<&Pong>, after: Option<&Pong>, changes: &mut Vec<Change>) {
+    let served = |pong: Option<&Pong>| pong.is_some_and(|pong| pong.serves_clients);
+    let generation = |pong: Option<&Pong>| pong.map(|pong| pong.generation);
+    let has_started_again = generation(before) < generation(after);
+    if served(before) && (has_started_again || !served(after)) {
+        changes.push(Change::Clients { node, is_served: false });
+    }
+    if served(after) && (has_started_again || !served(before)) {
+        changes.push(Change::Clients { node, is_served: true });
     }
 }
 

@@ -142,6 +142,18 @@ fn the_port_for_clients_is_closed_until_the_node_says_otherwise_while_it_is_up()
 }
 
 #[test]
+fn a_node_that_started_again_before_it_was_missed_closes_its_port_and_opens_it() {
+    let mut opinion = opinion();
+    let of = |generation, serves_clients| Pong { generation, serves_clients, ..pong() };
+    let clients = |is_served| Change::Clients { node: NODE, is_served };
+    assert_eq!(opinion.hears(0, 1, of(5, true)), [Change::Up { node: NODE }, clients(true)]);
+    assert_eq!(opinion.hears(500, 501, of(6, true)), [clients(false), clients(true)]);
+    assert_eq!(opinion.hears(1000, 1001, of(6, true)), []);
+    assert_eq!(opinion.hears(1500, 1501, of(7, false)), [clients(false)], "not open yet");
+    assert_eq!(opinion.hears(2000, 2001, of(7, true)), [clients(true)]);
+}
+
+#[test]
 fn a_clock_is_off_only_beyond_what_the_round_trip_leaves_open() {
     let of = |clock_us: i64, trip_ms: u64| {
         let mut opinion = opinion();
