@@ -4,33 +4,49 @@
 //! end is written to the same log after the last one. A start finishes the batches that have no end
 //! (`open::replay`). A batch that is kept for a coordinator is not applied by a start, because its replicas
 //! may be on other nodes: a start hands it over ([`Storage::take_kept_batches`]). Invariant: the segment of a
-//! batch stays until its writes are in the logs of their shards, or until its [`LoggedBatch`] is dropped.
+//! batch stays until its writes are in the logs of their shards.
 
 use std::time::Duration;
 
 use reactor::{Deadline, GateHold};
 
-use crate::commitlog::Hold;
 use crate::commitlog::format::EntryKind;
 pub use crate::commitlog::replay::BatchOrigin;
 use crate::commitlog::replay::{BatchId, Kept, OldLog, encode_batch, encode_kept};
+use crate::commitlog::{Hold, OldHolds};
 use crate::error::StorageError;
 use crate::shard::Storage;
 
 /// How long the end of a batch waits for room in the log.
 const FINISH_WITHIN: Duration = Duration::from_secs(1);
 
-/// A batch that is in this shard's log and not yet done.
+/// A batch that is in this shard's log and not yet done. Dropped, it is left to the next start: its segment
+/// stays.
 #[derive(Debug)]
 pub struct LoggedBatch {
     id: BatchId,
-    hold: Hold,
+    /// Its claim on its segment; `None` once it is done.
+    hold: Option<Hold>,
 }
 
 impl LoggedBatch {
-    /// Leaves the batch to the next start: its segment stays.
-    pub fn leave_to_next_start(self) {
-        self.hold.keep();
+    fn new(id: BatchId, hold: Hold) -> Self {
+        Self { id, hold: Some(hold) }
+    }
+
+    /// Gives up this place in the log for a later one of the same batch.
+    pub fn move_to(&mut self, later: Self) {
+        assert_eq!(self.id, later.id, "both are of one batch");
+        drop(self.hold.take());
+        *self = later;
+    }
+}
+
+impl Drop for LoggedBatch {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.keep();
+        }
     }
 }
 
@@ -51,7 +67,7 @@ pub struct KeptBatch {
 impl KeptBatch {
     fn new(kept: Kept, hold: Hold) -> Self {
         let Kept { id, origin, mutations } = kept;
-        Self { id, origin, mutations, logged: LoggedBatch { id, hold } }
+        Self { id, origin, mutations, logged: LoggedBatch::new(id, hold) }
     }
 }
 
@@ -74,13 +90,12 @@ impl Storage {
         let payload = encode_kept(id, origin, mutations);
         self.check_mutation_size(&payload)?;
         let hold = self.0.log.append(EntryKind::KeptBatch, &payload, deadline).await?;
-        Ok(LoggedBatch { id, hold })
+        Ok(LoggedBatch::new(id, hold))
     }
 
     /// The batches that were kept for coordinators and not finished when the node ended; once.
     pub fn take_kept_batches(&self) -> Vec<KeptBatch> {
-        let kept = self.0.kept.take();
-        kept.into_iter().map(|(kept, hold)| KeptBatch::new(kept, hold)).collect()
+        self.0.kept.take()
     }
 
     /// Takes over the batches that an old log kept for coordinators. `holds` are those on the segments of
@@ -88,7 +103,7 @@ impl Storage {
     pub(crate) async fn take_over_kept(
         &self,
         log: &OldLog,
-        holds: Option<&Vec<Hold>>,
+        holds: Option<&OldHolds>,
     ) -> Result<(), StorageError> {
         let mut is_moved = false;
         for (place, kept) in log.unfinished_kept() {
@@ -103,7 +118,7 @@ impl Storage {
                     self.0.log.append(EntryKind::KeptBatch, &payload, until).await?
                 }
             };
-            self.0.kept.borrow_mut().push((kept, hold));
+            self.0.kept.borrow_mut().push(KeptBatch::new(kept, hold));
         }
         // The old log is removed next.
         if is_moved { self.0.log.sync().await } else { Ok(()) }
@@ -128,17 +143,18 @@ impl Storage {
         let payload = encode_batch(id, mutations);
         self.check_mutation_size(&payload)?;
         let hold = self.0.log.append(EntryKind::Batch, &payload, deadline).await?;
-        Ok(LoggedBatch { id, hold })
+        Ok(LoggedBatch::new(id, hold))
     }
 
     /// Notes that every write of a batch is in the log of its shard: a start does not apply it again.
     ///
     /// Does not wait for the disk: a batch that is applied twice is as one applied once.
-    pub async fn finish_batch(&self, batch: LoggedBatch) {
+    pub async fn finish_batch(&self, mut batch: LoggedBatch) {
         if let Err(error) = self.note_done(batch.id).await {
             reactor::warn_limited!("the end of a batch is not in the commit log: a start may apply it again";
                 error = error);
         }
+        drop(batch.hold.take());
     }
 
     pub(crate) async fn note_done(&self, id: BatchId) -> Result<(), StorageError> {

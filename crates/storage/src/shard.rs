@@ -13,9 +13,9 @@ use model::mutation::MutationView;
 use model::schema::{Schema, TableId};
 use reactor::{Deadline, Event, Gate};
 
+use crate::batchlog::KeptBatch;
 use crate::cache::RowCache;
 use crate::clock::FutureWrites;
-use crate::commitlog::replay::Kept;
 use crate::commitlog::{Commitlog, CommitlogStats, Hold};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;
@@ -79,7 +79,7 @@ pub(crate) struct Inner {
     pub(crate) disk: DiskWatch,
     pub(crate) future_writes: FutureWrites,
     /// Batches that a start found kept for coordinators, until they are taken.
-    pub(crate) kept: RefCell<Vec<(Kept, Hold)>>,
+    pub(crate) kept: RefCell<Vec<KeptBatch>>,
     scratches: RefCell<Vec<VisibleScratch>>,
 }
 

@@ -279,7 +279,7 @@ impl Replicator {
             Ok(logged) => {
                 let done_meanwhile = match self.keeper().kept.borrow_mut().get_mut(&id) {
                     Some(kept) => {
-                        kept.logged = logged;
+                        kept.logged.move_to(logged);
                         kept.logged_at = reactor::now();
                         None
                     }

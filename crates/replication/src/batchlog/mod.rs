@@ -127,7 +127,8 @@ impl Replicator {
             }
             writes = left;
         }
-        batch.leave_to_next_start();
+        // The next start applies it.
+        drop(batch);
     }
 }
 
@@ -140,9 +141,12 @@ struct Promise<'r> {
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
         let Some((batch, writes)) = self.rest.take() else { return };
-        let Some(hold) = self.replicator.storage().enter() else { return batch.leave_to_next_start() };
+        // The next start applies a batch that is dropped.
+        let Some(hold) = self.replicator.storage().enter() else { return };
         let Some(place) = self.replicator.begin_retry(RETRIES_MAX) else {
-            reactor::warn_limited!("too many logged batches are being tried again: one is left unfinished");
+            reactor::warn_limited!(
+                "too many logged batches are being tried again: one is left to the next start"
+            );
             return;
         };
         let replicator = self.replicator.clone();

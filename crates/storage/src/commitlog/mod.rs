@@ -242,6 +242,28 @@ impl Drop for Hold {
     }
 }
 
+/// Claims on the segments of an earlier process, in the order of the segments. Dropped, they stay: a start
+/// that fails has not put the entries anywhere else.
+pub(crate) struct OldHolds(Vec<Hold>);
+
+impl OldHolds {
+    /// The claim on a segment.
+    pub(crate) fn get(&self, segment: usize) -> Option<&Hold> {
+        self.0.get(segment)
+    }
+
+    /// Gives the claims up: each entry is claimed by a memtable, or is durable elsewhere.
+    pub(crate) fn release(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for OldHolds {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Hold::keep);
+    }
+}
+
 impl Inner {
     /// Frees unclaimed segments, oldest first.
     ///
@@ -278,7 +300,7 @@ impl Inner {
 
 impl Commitlog {
     /// Opens the log for writing. `old` are the segments of an earlier process; they stay until their holds
-    /// are dropped.
+    /// are released.
     ///
     /// A full disk does not prevent opening: a segment that was never written to is used then, and without
     /// one writes fail until there is space.
@@ -288,7 +310,7 @@ impl Commitlog {
     pub(crate) async fn open(
         options: CommitlogOptions,
         mut old: Vec<replay::OldSegment>,
-    ) -> Result<(Self, Vec<Hold>), StorageError> {
+    ) -> Result<(Self, OldHolds), StorageError> {
         let directory = options.directory.clone();
         crate::directory::ensure(&directory).await?;
         if let Some(last) = old.iter().find(|s| s.header.id > NUMBER_MAX) {
@@ -376,7 +398,7 @@ impl Commitlog {
         }
         log.0.state.borrow_mut().spares.extend(first);
         log.start_tasks();
-        Ok((log, holds))
+        Ok((log, OldHolds(holds)))
     }
 
     fn start_tasks(&self) {

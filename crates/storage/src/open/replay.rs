@@ -11,7 +11,7 @@ use reactor::{Deadline, Group};
 
 use super::boot::ready_on;
 use super::log_directory;
-use crate::commitlog::Hold;
+use crate::commitlog::OldHolds;
 use crate::commitlog::flushed::encode_flushed;
 use crate::commitlog::format::{EntryKind, Position};
 use crate::commitlog::replay::OldLog;
@@ -32,7 +32,7 @@ impl Storage {
         &self,
         logs: &[(usize, OldLog)],
         own: Option<usize>,
-        holds: Vec<Hold>,
+        holds: OldHolds,
     ) -> Result<(), StorageError> {
         let began = reactor::now();
         let mut foreign = Foreign::default();
@@ -92,7 +92,7 @@ impl Storage {
         }
         report.tell(began.elapsed());
         // From here on every entry is held by a memtable, or is in its owner's log.
-        drop(holds);
+        holds.release();
         for (at, (number, log)) in logs.iter().enumerate() {
             if own != Some(at) {
                 log.forget().await?;

@@ -283,7 +283,7 @@ fn the_largest_batch_is_done_in_the_smallest_log_and_after_a_kill() {
                     storage.apply(&mutation, within).await.expect("a write of the batch");
                     storage.finish_batch(batch).await;
                 } else {
-                    std::mem::forget(batch);
+                    drop(batch);
                 }
             }
             put(&storage, "c", ",1").await;

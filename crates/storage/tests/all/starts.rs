@@ -176,3 +176,71 @@ fn a_segment_whose_listing_is_in_doubt_is_not_missed_at_the_next_start() {
         assert_eq!(world.outcome(node), Some(Ok(())), "seed {seed}");
     }
 }
+
+/// A key of a partition that the shard has, of two.
+fn key_of(shard: usize) -> String {
+    let is_here = |key: &String| {
+        let token = DecoratedKey::new(key.clone().into_bytes()).token;
+        (token < model::Token(0)) == (shard == 0)
+    };
+    (0..).map(|number| format!("key{number}")).find(is_here).expect("a key")
+}
+
+/// One shard cannot read its log, and the start fails while another has read its own: that one stays too.
+#[test]
+fn a_start_that_fails_frees_no_log_of_any_shard() {
+    let mut failed = 0;
+    for seed in 0..40 {
+        let mut world = World::new(seed);
+        let life = Rc::new(Cell::new(0));
+        let failures = Rc::new(Cell::new(0));
+        let (of_life, of_failures) = (Rc::clone(&life), Rc::clone(&failures));
+        let node = world.add_node(2, move |shard| {
+            let (life, failures) = (of_life.get(), Rc::clone(&of_failures));
+            async move {
+                let mut config = StorageConfig::new("/n", 8 << 20);
+                config.segment_bytes = 64 << 10;
+                config.commitlog_sync = CommitlogSync::Batch;
+                let opened = cluster::open_storage(config, shard.id, shard.count).await;
+                let storage = match opened {
+                    Ok(storage) => storage,
+                    Err(_) if life == 1 => {
+                        failures.set(failures.get() + 1);
+                        // What is left of the log has time to do its worst.
+                        return reactor::sleep(LONG).await;
+                    }
+                    Err(error) => panic!("{error}"),
+                };
+                if life == 0 {
+                    if shard.id == 0 {
+                        for change in changes() {
+                            cluster::change_schema(&change).await.expect("a schema change");
+                        }
+                    }
+                    reactor::sleep(Duration::from_secs(1)).await;
+                    let bytes = write(&key_of(shard.id), "c", "v", 1);
+                    storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+                }
+                if life == 2 {
+                    let found = values(&storage, PartitionRange::all()).await.expect("a read");
+                    assert_eq!(found.len(), 1, "shard {}: {found:?}", shard.id);
+                }
+                reactor::sleep(LONG).await;
+            }
+        });
+        for lives in 0..3 {
+            life.set(lives);
+            let read_error = if lives == 1 { 0.03 } else { 0.0 };
+            world.set_disk_faults(node, DiskFaults { read_error, ..DiskFaults::default() });
+            if lives > 0 {
+                world.crash(node);
+                world.restart(node);
+            }
+            world.run_for(LONG / 2).unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+        }
+        world.run().unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+        assert_eq!(world.outcome(node), Some(Ok(())), "seed {seed}");
+        failed += failures.get();
+    }
+    assert!(failed > 20, "{failed} shards that did not start say little");
+}
