@@ -21,11 +21,11 @@ enum World {
 impl World {
     const ALL: [Self; 3] = [Self::Storage, Self::Statements, Self::Cluster];
 
-    fn run(self, seed: u64, steps: u64) -> Outcome {
+    fn run(self, seed: u64, steps: u64, lines: usize) -> Outcome {
         match self {
             World::Storage => sim::run::run(seed, steps),
             World::Statements => sim::statements::run(seed, steps),
-            World::Cluster => sim::cluster::run(seed, steps),
+            World::Cluster => sim::cluster::run(seed, steps, lines),
         }
     }
 
@@ -54,6 +54,9 @@ struct Arguments {
     /// Operations of each seed, about.
     #[arg(long, default_value_t = 300)]
     steps: u64,
+    /// How many of the last lines that clients and nodes wrote are shown of a cluster that failed.
+    #[arg(long, default_value_t = 60)]
+    lines: usize,
     /// Seeds at once; as many as there are processors where it is not given.
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
@@ -101,7 +104,7 @@ fn run(arguments: &Arguments, seed: u64) -> Total {
             continue;
         }
         let began = now();
-        let (outcome, name) = (world.run(seed, arguments.steps), world.name());
+        let (outcome, name) = (world.run(seed, arguments.steps, arguments.lines), world.name());
         total.times[at] = (outcome.passed, began.elapsed());
         let (lives, trace) = (outcome.lives, outcome.trace_hash);
         total.lives += lives;

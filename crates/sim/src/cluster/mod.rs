@@ -42,8 +42,6 @@ const SETS: u32 = 6;
 /// Partitions and rows of the table of cells: few, so that clients meet.
 const KEYS: u32 = 3;
 const ROWS: u32 = 6;
-/// Lines of what clients and nemesis did that are kept for a failure.
-const NOTES_MAX: usize = 400;
 
 /// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +73,8 @@ enum Phase {
 struct Shared {
     /// Whether the commit log runs in batch mode; a crash then loses what was not synced.
     batch: bool,
+    /// Lines of notes that are kept for a failure.
+    lines: usize,
     /// Addresses of the nodes that seeds are configured with.
     seeds: RefCell<Vec<IpAddr>>,
     racks: u64,
@@ -118,7 +118,7 @@ impl Shared {
     /// Keeps a line for whoever looks into a failure.
     fn note(&self, line: impl FnOnce() -> String) {
         let mut notes = self.notes.borrow_mut();
-        if notes.len() >= NOTES_MAX {
+        if notes.len() >= self.lines {
             notes.pop_front();
         }
         notes.push_back(format!("{:>9.3} {}", self.now.get().as_secs_f64(), line()));

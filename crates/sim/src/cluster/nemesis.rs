@@ -277,11 +277,13 @@ impl Nemesis {
                 self.last(world, Cure::Disk(at));
             }
             _ => {
-                match below(world, 3) {
-                    0 => faults.write_error = 0.01,
-                    1 => faults.sync_error = 0.02,
-                    _ => faults.read_error = 0.01,
-                }
+                let failing = match below(world, 3) {
+                    0 => ("writes", &mut faults.write_error, 0.01),
+                    1 => ("syncs", &mut faults.sync_error, 0.02),
+                    _ => ("reads", &mut faults.read_error, 0.01),
+                };
+                *failing.1 = failing.2;
+                shared.note(|| format!("nemesis: the disk of node {at} fails some {}", failing.0));
                 world.set_disk_faults(id, faults);
                 shared.was_bad.set(true);
                 shared.bad.borrow_mut().insert(at);

@@ -75,6 +75,7 @@ pub(super) async fn main(info: ShardInfo, at: usize, address: IpAddr, shared: Rc
         let node = match Node::open(&config(&shared, address, at, info.count)).await {
             Ok(node) => node,
             Err(error) => {
+                shared.note(|| format!("node {at} does not start: {error}"));
                 // The nemesis puts another disk in its place, and starts it again.
                 if !shared.bad.borrow().contains(&at) {
                     shared.fail(format!("node {at} does not start: {error}"));

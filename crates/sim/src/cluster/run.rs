@@ -21,8 +21,6 @@ const STEP_TIME_MAX: Duration = Duration::from_secs(300);
 const PEACE_TIME_MAX: Duration = Duration::from_secs(120);
 /// Longest work of a seed, for each operation.
 const WORK_TIME_PER_OPERATION: Duration = Duration::from_millis(400);
-/// Lines of the nodes' logs, and of what clients did, in the text of a failure.
-const LINES_MAX: usize = 60;
 
 struct Run {
     world: World,
@@ -31,21 +29,21 @@ struct Run {
     history: History,
 }
 
-/// Runs a seed for about `steps` operations of clients.
-pub fn run(seed: u64, steps: u64) -> Outcome {
-    run_counted(seed, steps).0
+/// Runs a seed for about `steps` operations of clients; a failure comes with as many lines of what happened.
+pub fn run(seed: u64, steps: u64, lines: usize) -> Outcome {
+    run_counted(seed, steps, lines).0
 }
 
 /// As [`run`], with the state that is left.
-pub(super) fn run_counted(seed: u64, steps: u64) -> (Outcome, Rc<Shared>) {
-    let mut run = Run::new(seed, steps);
+pub(super) fn run_counted(seed: u64, steps: u64, lines: usize) -> (Outcome, Rc<Shared>) {
+    let mut run = Run::new(seed, steps, lines);
     let done = run.all(steps);
     let shared = Rc::clone(&run.shared);
     let failure = done.err().map(|wrong| {
         let log = run.world.log();
         let notes: Vec<_> = shared.notes.borrow().iter().cloned().collect();
-        let last = |lines: &[String]| lines[lines.len().saturating_sub(LINES_MAX)..].join("\n");
-        format!("{wrong}\n{}\n{}", last(&notes), last(&log))
+        let log = &log[log.len().saturating_sub(lines)..];
+        format!("{wrong}\n{}\n{}", notes.join("\n"), log.join("\n"))
     });
     let outcome = Outcome {
         trace_hash: run.world.trace_hash(),
@@ -66,13 +64,14 @@ fn address(at: usize) -> IpAddr {
 }
 
 impl Run {
-    fn new(seed: u64, steps: u64) -> Self {
+    fn new(seed: u64, steps: u64, lines: usize) -> Self {
         let mut world = World::new(seed);
         let batch = world.random_u64().is_multiple_of(2);
         let nodes = [3, 3, 3, 4, 5][(world.random_u64() % 5) as usize];
         let racks = 1 + world.random_u64() % 3;
-        let shared = Rc::new(Shared { batch, racks, left: Cell::new(steps), ..Shared::default() });
+        let shared = Rc::new(Shared { batch, racks, lines, left: Cell::new(steps), ..Shared::default() });
         shared.seeds.replace((0..nodes).map(address).collect());
+        shared.note(|| format!("{nodes} nodes in {racks} rack(s), the commit log in batches: {batch}"));
         let mut run = Self { world, ids: Vec::new(), shared, history: History::default() };
         for _ in 0..nodes {
             run.add_node();
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_trace_and_another_one_does_not() {
-        let run = |seed| run_counted(seed, 60).0;
+        let run = |seed| run_counted(seed, 60, 60).0;
         let (first, again, other) = (run(3), run(3), run(4));
         assert_eq!(first, again);
         assert_ne!(first.trace_hash, other.trace_hash);
@@ -191,7 +190,7 @@ mod tests {
         let mut counts = std::collections::BTreeMap::<&str, u64>::new();
         let mut lives = 0;
         for seed in 0..4 {
-            let (outcome, shared) = run_counted(seed, 200);
+            let (outcome, shared) = run_counted(seed, 200, 60);
             assert_eq!(outcome.failure, None, "seed {seed}");
             lives += outcome.lives;
             for (what, count) in shared.counts.borrow().iter() {
