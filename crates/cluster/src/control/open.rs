@@ -162,7 +162,9 @@ async fn open_group(
     let state = group.state();
     let agreed = AgreedSchema {
         changes: state.history(),
-        index: state.last_command(),
+        // Not that of the last command: an effect is noted by where the log was applied to, and the first
+        // entry of a leader counts there too.
+        index: group.applied(),
         expects_manifest: earlier.map_or(exists, |earlier| earlier.expects_manifest),
         tablets: state
             .maps()
