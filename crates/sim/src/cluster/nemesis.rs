@@ -246,6 +246,7 @@ impl Nemesis {
             Kind::Pause => {
                 let time = Duration::from_millis(1 + below(world, PAUSE_MS_MAX));
                 world.pause(id, time);
+                *shared.paused.borrow_mut().entry(at).or_default() += time;
                 self.lasting.push((world.now() + time, Cure::None));
             }
             Kind::Stall => {
