@@ -129,23 +129,27 @@ impl Cluster {
     }
 
     fn named(seed: u64, names: &[&'static str]) -> Self {
-        let mut world = World::new(seed);
+        let world = World::new(seed);
         let shared = Rc::new(Shared::default());
-        let mut ids: Vec<NodeId> = Vec::new();
         // The addresses that the world gives, in the order of adding.
         let addresses: Vec<SocketAddr> =
             (1..=names.len() as u8).map(|at| SocketAddr::new([10, 0, 0, at].into(), PORT)).collect();
-        shared.seeds.replace(addresses.clone());
-        for (at, name) in names.iter().enumerate() {
-            let (of_node, host, name) = (Rc::clone(&shared), at as u8 + 1, *name);
-            let faults = DiskFaults { lose_unsynced: seed.is_multiple_of(2), ..DiskFaults::default() };
-            let address = addresses[at];
-            let id =
-                world.add_node_with(SHARDS, faults, move |_| node(host, name, address, Rc::clone(&of_node)));
-            assert_eq!(id.ip(), address.ip());
-            ids.push(id);
+        shared.seeds.replace(addresses);
+        let mut cluster = Self { world, ids: Vec::new(), shared };
+        for name in names {
+            let lose_unsynced = seed.is_multiple_of(2);
+            cluster.add(name, DiskFaults { lose_unsynced, ..DiskFaults::default() });
         }
-        Self { world, ids, shared }
+        cluster
+    }
+
+    fn add(&mut self, name: &'static str, faults: DiskFaults) {
+        let (of_node, host) = (Rc::clone(&self.shared), self.ids.len() as u8 + 1);
+        let address = SocketAddr::new([10, 0, 0, host].into(), PORT);
+        let main = move |_| node(host, name, address, Rc::clone(&of_node));
+        let id = self.world.add_node_with(SHARDS, faults, main);
+        assert_eq!(id.ip(), address.ip());
+        self.ids.push(id);
     }
 
     fn run_for(&mut self, time: Duration, of: &str) {
@@ -344,4 +348,22 @@ fn a_start_misses_nothing_where_a_new_leader_came_behind_the_last_change() {
     }
     cluster.world.restart(away);
     cluster.settle("all are there");
+}
+
+#[test]
+fn a_first_start_may_end_at_any_point() {
+    let mut cluster = Cluster::new(25, 3);
+    cluster.run_for(Duration::from_secs(5), "three nodes with keyspaces");
+    cluster.add("c", DiskFaults { latency_ns: (2_000_000, 6_000_000), ..DiskFaults::default() });
+    let mut opened = 0;
+    for round in 0..70 {
+        let of = format!("round {round}");
+        cluster.run_for(Duration::from_millis(20 + 8 * round), &of);
+        assert_eq!(*cluster.shared.refused.borrow(), Vec::<String>::new(), "{of}");
+        opened += u64::from(cluster.shared.open.borrow().contains_key(&4));
+        cluster.crash(3);
+        cluster.world.restart(cluster.ids[3]);
+    }
+    assert!(0 < opened && opened < 60, "{opened} starts that came to their end say little");
+    cluster.settle("four nodes");
 }
