@@ -18,6 +18,7 @@ use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
 use crate::peers::Peers;
 use crate::replica_counts::{KnownReplicaCounts, ReplicaCounts};
+use crate::speculation::Speculation;
 
 /// Bytes of writes on their way to replicas whose client has its answer; beyond it a client waits for all of
 /// its replicas.
@@ -46,6 +47,7 @@ struct Inner {
     /// The nodes and routings of the agreed state.
     view: Rc<View>,
     peers: Rc<dyn Peers>,
+    speculation: Speculation,
     late_bytes: Semaphore,
     acceptor: Acceptor,
     limiter: RateLimiter,
@@ -80,6 +82,7 @@ impl Replicator {
             view,
             data_center: data_center.into(),
             peers,
+            speculation: Speculation::new(),
             late_bytes: Semaphore::new(LATE_BYTES_MAX),
             replica_counts: RefCell::new(KnownReplicaCounts::default()),
             retries: Rc::default(),
@@ -164,6 +167,11 @@ impl Replicator {
     /// The way to other nodes.
     pub(crate) fn peers(&self) -> &dyn Peers {
         &*self.0.peers
+    }
+
+    /// When reads that this shard coordinates ask one replica more.
+    pub(crate) fn speculation(&self) -> &Speculation {
+        &self.0.speculation
     }
 
     /// Takes all the room for writes that go on behind their answers: for tests.
