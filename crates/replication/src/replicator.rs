@@ -16,7 +16,7 @@ use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
-use crate::peers::Peers;
+use crate::peers::{Peers, Speeds};
 use crate::replica_counts::{KnownReplicaCounts, ReplicaCounts};
 use crate::speculation::Speculation;
 
@@ -47,6 +47,7 @@ struct Inner {
     /// The nodes and routings of the agreed state.
     view: Rc<View>,
     peers: Rc<dyn Peers>,
+    speeds: Rc<Speeds>,
     speculation: Speculation,
     late_bytes: Semaphore,
     acceptor: Acceptor,
@@ -82,6 +83,7 @@ impl Replicator {
             view,
             data_center: data_center.into(),
             peers,
+            speeds: Rc::default(),
             speculation: Speculation::new(),
             late_bytes: Semaphore::new(LATE_BYTES_MAX),
             replica_counts: RefCell::new(KnownReplicaCounts::default()),
@@ -167,6 +169,11 @@ impl Replicator {
     /// The way to other nodes.
     pub(crate) fn peers(&self) -> &dyn Peers {
         &*self.0.peers
+    }
+
+    /// How fast other nodes answered this shard's reads.
+    pub(crate) fn speeds(&self) -> &Rc<Speeds> {
+        &self.0.speeds
     }
 
     /// When reads that this shard coordinates ask one replica more.

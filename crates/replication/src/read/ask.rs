@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -91,6 +92,7 @@ impl Question<'_> {
 
     /// The request to one replica.
     fn of(&self, planned: &Planned, want: Want) -> Asked {
+        let planned = *planned;
         let verb = if want == Want::Digest { Verb::Digest } else { Verb::Read };
         let (deadline, page) = (self.deadline, self.page);
         if planned.distance == Distance::Here {
@@ -119,8 +121,17 @@ impl Question<'_> {
         let group = if is_scan { WorkGroup::Scan } else { WorkGroup::Statement };
         let call = PeerCall { to: planned.replica, verb, group, deadline, body };
         let answer = self.replicator.peers().call(call);
-        let command = self.command.clone();
-        Box::pin(async move { reply(&command, want, answer.await.map_err(ReplicaFailure::of_peer)) })
+        let (command, speeds) = (self.command.clone(), Rc::clone(self.replicator.speeds()));
+        // Pages of ranges take as long as there is to read: they tell nothing of the node.
+        let is_timed = self.kind() == Kind::Partition;
+        Box::pin(async move {
+            let timed = is_timed.then(|| speeds.begin(planned.replica.node));
+            let answer = answer.await;
+            if let Some(timed) = timed {
+                timed.end(answer.as_ref().map(drop).map_err(|error| error.kind));
+            }
+            reply(&command, want, answer.map_err(ReplicaFailure::of_peer))
+        })
     }
 }
 
@@ -247,7 +258,13 @@ impl<'q, 'a> Asking<'q, 'a> {
         assert!(has_contents, "{} replies to a read, all of them digests", replies.len());
         let answered = |replica| replies.iter().any(|(planned, _)| planned.replica == replica);
         if !under_way.is_empty() && more.is_some_and(answered) {
-            self.question.replicator.speculation().helped();
+            let replicator = self.question.replicator;
+            replicator.speculation().helped();
+            // Pages of one partition are timed by themselves.
+            if self.question.kind() == Kind::Range {
+                let others = under_way.iter().filter(|late| late.planned.distance > Distance::Node);
+                others.for_each(|late| replicator.speeds().late(late.planned.replica.node, late.begun));
+            }
         }
         Ok(replies)
     }

@@ -132,7 +132,7 @@ fn go_on(next: Next, rest: Rest) -> Part {
 /// Contents of as many replicas as the level needs, or of one with whose contents the others agree.
 async fn contents(question: &Question<'_>) -> Result<Replies, Ended> {
     let Question { replicator, plan, command, deadline, .. } = question;
-    let (mut readers, mut spares) = plan.readers();
+    let (mut readers, mut spares) = plan.readers(replicator.speeds());
     let needed = readers.len();
     let kind = question.kind();
     let asks_others = readers.iter().any(|planned| planned.distance > Distance::Node);

@@ -1,4 +1,4 @@
-//! Reads that do not wait for a slow replica: `speculative_retry`.
+//! Reads that do not wait for a slow replica: `speculative_retry`, and slow nodes that are asked last.
 
 use std::time::Duration;
 
@@ -309,6 +309,56 @@ fn one_more_is_of_the_data_center_that_is_late() {
         nodes.others.set(3, Mood::Silent);
         assert_eq!(too_few(&nodes, Some(1), Consistency::LocalQuorum).await, 1);
         assert_eq!(nodes.others.calls.take(), []);
+        nodes.close();
+    });
+    assert_eq!(ran, Ok(()));
+}
+
+/// The nodes that so many reads asked, but for the first.
+async fn asked(nodes: &Nodes, reads: usize, pause: Duration) -> Vec<u16> {
+    for _ in 0..reads {
+        assert_eq!(read(nodes, Some(1), QUORUM).await.0, 1);
+        reactor::sleep(pause).await;
+    }
+    nodes.others.calls.take().into_iter().map(|(node, _)| node).collect()
+}
+
+#[test]
+fn a_slow_node_is_asked_last_until_it_is_tried_again() {
+    let ran = run(1, || async {
+        let nodes = open(&THREE, &[1, 2, 3], "3", "NEVER").await;
+        assert_eq!(asked(&nodes, 20, ms(1)).await, [2; 20], "all alike: the first by their order");
+        nodes.others.set(2, Mood::Late(ms(1)));
+        assert_eq!(asked(&nodes, 50, ms(1)).await, [2; 50], "a small difference moves nothing");
+        nodes.others.set(2, Mood::Late(ms(30)));
+        let after = asked(&nodes, 50, ms(1)).await;
+        let change = after.iter().position(|node| *node == 3).expect("node 3 is asked instead");
+        assert!((2..10).contains(&change), "{after:?}");
+        assert!(after[change..].iter().all(|node| *node == 3), "{after:?}");
+        nodes.others.set(2, Mood::Serves);
+        assert_eq!(asked(&nodes, 1, ms(100_000)).await, [3]);
+        assert_eq!(asked(&nodes, 20, ms(1)).await, [2; 20], "and it is quick again");
+        nodes.close();
+    });
+    assert_eq!(ran, Ok(()));
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_asked_last() {
+    let ran = run(1, || async {
+        let nodes = open(&THREE, &[1, 2, 3], "3", "20ms").await;
+        nodes.others.set(2, Mood::Silent);
+        for key in [Some(1), None] {
+            let mut waits = Vec::new();
+            for _ in 0..30 {
+                let (rows, took) = read(&nodes, key, QUORUM).await;
+                assert_eq!(rows, 1);
+                waits.push(took);
+            }
+            let waited = waits.iter().filter(|took| **took >= ms(20)).count();
+            assert!((2..10).contains(&waited), "{waits:?} for {key:?}");
+            reactor::sleep(ms(100_000)).await;
+        }
         nodes.close();
     });
     assert_eq!(ran, Ok(()));
