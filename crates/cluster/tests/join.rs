@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use cluster::consensus::Role;
 use cluster::net::InternodeCompression;
 use cluster::nodes::{NodeState, OwnFacts};
 use cluster::{Answered, ClusterError, ClusterOptions, ControlPlane};
 use model::schema::{KeyspaceOptions, SchemaChange};
-use reactor::sim::{DiskFaults, NodeId, World};
+use reactor::sim::{DiskFaults, Link, NodeId, World};
 use reactor::{Deadline, Event};
 use storage::StorageConfig;
 
@@ -128,23 +129,27 @@ impl Cluster {
     }
 
     fn named(seed: u64, names: &[&'static str]) -> Self {
-        let mut world = World::new(seed);
+        let world = World::new(seed);
         let shared = Rc::new(Shared::default());
-        let mut ids: Vec<NodeId> = Vec::new();
         // The addresses that the world gives, in the order of adding.
         let addresses: Vec<SocketAddr> =
             (1..=names.len() as u8).map(|at| SocketAddr::new([10, 0, 0, at].into(), PORT)).collect();
-        shared.seeds.replace(addresses.clone());
-        for (at, name) in names.iter().enumerate() {
-            let (of_node, host, name) = (Rc::clone(&shared), at as u8 + 1, *name);
-            let faults = DiskFaults { lose_unsynced: seed.is_multiple_of(2), ..DiskFaults::default() };
-            let address = addresses[at];
-            let id =
-                world.add_node_with(SHARDS, faults, move |_| node(host, name, address, Rc::clone(&of_node)));
-            assert_eq!(id.ip(), address.ip());
-            ids.push(id);
+        shared.seeds.replace(addresses);
+        let mut cluster = Self { world, ids: Vec::new(), shared };
+        for name in names {
+            let lose_unsynced = seed.is_multiple_of(2);
+            cluster.add(name, DiskFaults { lose_unsynced, ..DiskFaults::default() });
         }
-        Self { world, ids, shared }
+        cluster
+    }
+
+    fn add(&mut self, name: &'static str, faults: DiskFaults) {
+        let (of_node, host) = (Rc::clone(&self.shared), self.ids.len() as u8 + 1);
+        let address = SocketAddr::new([10, 0, 0, host].into(), PORT);
+        let main = move |_| node(host, name, address, Rc::clone(&of_node));
+        let id = self.world.add_node_with(SHARDS, faults, main);
+        assert_eq!(id.ip(), address.ip());
+        self.ids.push(id);
     }
 
     fn run_for(&mut self, time: Duration, of: &str) {
@@ -304,4 +309,61 @@ fn a_start_waits_for_the_next_leader_where_the_disk_of_this_one_fails() {
     cluster.world.set_disk_faults(cluster.ids[0], DiskFaults::default());
     cluster.world.restart(cluster.ids[0]);
     cluster.settle("all is well again");
+}
+
+/// The first entry of a new leader changes nothing and has a number all the same.
+#[test]
+fn a_start_misses_nothing_where_a_new_leader_came_behind_the_last_change() {
+    let mut cluster = Cluster::new(24, 5);
+    cluster.run_for(Duration::from_secs(5), "five nodes");
+    cluster.crash(4);
+    let away = cluster.ids[4];
+    // It hears of others while its storage opens, and they hear late of it.
+    let slow_disk = DiskFaults { latency_ns: (3_000_000, 9_000_000), ..DiskFaults::default() };
+    cluster.world.set_disk_faults(away, slow_disk);
+    let slow_link = Link { latency_ns: Some((40_000_000, 60_000_000)), ..Link::default() };
+    for other in &cluster.ids[..4] {
+        cluster.world.set_link(away, *other, slow_link);
+    }
+    for round in 0..40 {
+        let of = format!("round {round}");
+        cluster.shared.quiet.set(false);
+        cluster.run_for(Duration::from_millis(500), &of);
+        cluster.shared.quiet.set(true);
+        cluster.run_for(Duration::from_millis(500), &of);
+        let leads = |control: &Rc<ControlPlane>| control.group().status().role == Role::Leader;
+        let leader =
+            cluster.shared.open.borrow().iter().find(|(_, control)| leads(control)).map(|(at, _)| *at);
+        let leader = cluster.ids[usize::from(leader.expect("a leader")) - 1];
+        let others: Vec<NodeId> = cluster.ids[..4].iter().copied().filter(|id| *id != leader).collect();
+        others.iter().for_each(|other| cluster.world.part(leader, *other));
+        cluster.run_for(Duration::from_secs(4), &of);
+        others.iter().for_each(|other| cluster.world.heal(leader, *other));
+        cluster.run_for(Duration::from_secs(1), &of);
+        // Its start ends at all points, also behind the note of what it has learnt and before its own word.
+        cluster.world.restart(away);
+        cluster.run_for(Duration::from_millis(200 + 25 * round), &of);
+        cluster.crash(4);
+        assert_eq!(*cluster.shared.refused.borrow(), Vec::<String>::new(), "{of}");
+    }
+    cluster.world.restart(away);
+    cluster.settle("all are there");
+}
+
+#[test]
+fn a_first_start_may_end_at_any_point() {
+    let mut cluster = Cluster::new(25, 3);
+    cluster.run_for(Duration::from_secs(5), "three nodes with keyspaces");
+    cluster.add("c", DiskFaults { latency_ns: (2_000_000, 6_000_000), ..DiskFaults::default() });
+    let mut opened = 0;
+    for round in 0..70 {
+        let of = format!("round {round}");
+        cluster.run_for(Duration::from_millis(20 + 8 * round), &of);
+        assert_eq!(*cluster.shared.refused.borrow(), Vec::<String>::new(), "{of}");
+        opened += u64::from(cluster.shared.open.borrow().contains_key(&4));
+        cluster.crash(3);
+        cluster.world.restart(cluster.ids[3]);
+    }
+    assert!(0 < opened && opened < 60, "{opened} starts that came to their end say little");
+    cluster.settle("four nodes");
 }

@@ -23,6 +23,8 @@ use crate::speculation::Speculation;
 /// Bytes of writes on their way to replicas whose client has its answer; beyond it a client waits for all of
 /// its replicas.
 const LATE_BYTES_MAX: usize = 8 << 20;
+/// Bytes that a write on its way to one replica takes beside its mutation: its frame, its call and its task.
+const LATE_SEND_BYTES: usize = 1 << 10;
 
 /// Writes to and reads from replicas.
 #[derive(Clone)]
@@ -187,9 +189,10 @@ impl Replicator {
         self.0.late_bytes.try_acquire(LATE_BYTES_MAX)
     }
 
-    /// Bytes of writes that may go on behind their answers.
-    pub(crate) fn late_bytes(&self) -> &Semaphore {
-        &self.0.late_bytes
+    /// Room for so many writes of a mutation that go on behind the client's answer; `None` if it has to wait.
+    pub(crate) fn late_room(&self, mutation_bytes: usize, writes: usize) -> Option<reactor::Permit> {
+        let bytes = mutation_bytes.saturating_add(LATE_SEND_BYTES).saturating_mul(writes);
+        self.0.late_bytes.try_acquire(bytes)
     }
 
     /// Whether this node has the only replicas of a table.

@@ -18,7 +18,7 @@ use crate::consensus::LogLimits;
 use crate::control::leader::{self, Ask};
 use crate::control::service::{ClusterOptions, Membership, start_network};
 use crate::group0::{ClusterState, Group0, Group0Error, GroupFailure};
-use crate::nodes::OwnFacts;
+use crate::nodes::{NodeState, OwnFacts};
 use crate::view::News;
 
 /// How long a start waits to hear of a majority what it has missed. Without one it serves what it has.
@@ -162,8 +162,11 @@ async fn open_group(
     let state = group.state();
     let agreed = AgreedSchema {
         changes: state.history(),
-        index: state.last_command(),
-        expects_manifest: earlier.map_or(exists, |earlier| earlier.expects_manifest),
+        // Not that of the last command: an effect is noted by where the log was applied to, and the first
+        // entry of a leader counts there too.
+        index: group.applied(),
+        expects_manifest: earlier
+            .map_or(exists && has_served(&state, facts), |earlier| earlier.expects_manifest),
         tablets: state
             .maps()
             .iter()
@@ -193,4 +196,14 @@ async fn open_group(
         membership.attach(&group);
     }
     Ok((control, agreed))
+}
+
+/// Whether this node's storage may have been open before: the first start of one that joins may have ended
+/// between the folder of group 0 and the manifest, and it gets no data before it is a full member.
+fn has_served(state: &ClusterState, facts: &OwnFacts) -> bool {
+    match state.nodes().values().find(|node| node.host_id == facts.host_id) {
+        Some(own) => own.state != NodeState::Joining,
+        // Without a record of any node the state is of a node that has always been alone.
+        None => state.nodes().is_empty(),
+    }
 }

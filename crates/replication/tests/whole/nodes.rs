@@ -21,7 +21,7 @@ use model::{
 use reactor::sim::{DiskFaults, NodeId, World};
 use reactor::{Deadline, Event, Group};
 use replication::{Consistency, ReadLimits, ReplicationError, Replicator};
-use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, StorageConfig};
+use storage::{CommitlogSync, Flow, PartitionRange, ReadCommand, RowConsumer, StorageConfig};
 
 const PORT: u16 = 7000;
 pub(crate) const SHARDS: usize = 2;
@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     seeds: RefCell<Vec<SocketAddr>>,
     /// The first shard of each node that is open.
     pub(crate) open: RefCell<BTreeMap<usize, Replicator>>,
+    /// Whether writes are on the disk when they are acknowledged: a loss of power takes none of them.
+    pub(crate) syncs_writes: Cell<bool>,
     /// Whether clients rest.
     pub(crate) quiet: Cell<bool>,
     refused: RefCell<Vec<String>>,
@@ -110,6 +112,9 @@ async fn node(at: usize, address: SocketAddr, shared: Rc<Shared>, client: Client
     }
     let mut config = StorageConfig::new("/ceto", 4 << 20);
     config.segment_bytes = 1 << 20;
+    if shared.syncs_writes.get() {
+        config.commitlog_sync = CommitlogSync::Batch;
+    }
     let storage = match cluster::open_node(config, facts, Some(options), shard).await {
         Ok(storage) => storage,
         Err(error) => return shared.refused.borrow_mut().push(error.to_string()),

@@ -28,9 +28,6 @@ struct Record {
     truncated: Cell<Option<(u64, u64)>>,
     /// Whether one is under way or failed: rows may go at any time.
     doubtful: Cell<u32>,
-    /// Whether power was lost: the commit log's mode lets writes of the last seconds go with it, so that a
-    /// quorum may have lost what it acknowledged.
-    lost_power: Cell<bool>,
     truncations: Cell<u64>,
     unavailable: Cell<u64>,
 }
@@ -113,6 +110,7 @@ async fn client(at: usize, replicator: Replicator, shared: Rc<Shared>, record: R
 
 fn nodes(seed: u64) -> (Nodes, Rc<Record>) {
     let (shared, record) = (Rc::new(Shared::default()), Rc::new(Record::default()));
+    shared.syncs_writes.set(true);
     let (of_client, of_record) = (Rc::clone(&shared), Rc::clone(&record));
     let nodes = Nodes::new(
         seed,
@@ -136,7 +134,6 @@ async fn check_all(at: usize, replicator: Replicator, record: Rc<Record>, level:
         let last = writes.get(&number).and_then(|writes| writes.iter().rfind(is_kept));
         if level != Consistency::One
             && record.doubtful.get() == 0
-            && !record.lost_power.get()
             && let Some(last) = last
         {
             // Timestamps are those of nodes with one clock: the last write that began may win over it.
@@ -186,7 +183,6 @@ fn nothing_comes_back_after_power_and_messages_were_lost() {
     let (mut truncations, mut unavailable) = (0, 0);
     for seed in 50..53 {
         let (mut nodes, record) = nodes(seed);
-        record.lost_power.set(true);
         for _ in 0..20 {
             nodes.trouble();
         }

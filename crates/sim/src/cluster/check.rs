@@ -25,12 +25,16 @@ use crate::answer::Sending;
 /// How long it may take until a node is served again after all faults have ended.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(60);
 const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// How long a hint may take until it is in a file.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(11);
 /// The time at which digests are taken; nothing in the tables expires.
 const NOW: u32 = 1_800_000_000;
 
 /// What a node looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
+    /// Its hints, until there are none: they bring writes of unknown outcome.
+    Hints,
     /// All rows at a level.
     Rows(Consistency),
     /// Its own copies, as digests.
@@ -59,9 +63,15 @@ pub(super) struct Everything {
 /// The steps of the last check of so many nodes.
 pub(super) fn steps(nodes: usize) -> Vec<Step> {
     let each = |look| (0..nodes).map(move |node| Step { node, look });
+    let hints = each(Look::Hints);
     let all = Step { node: 0, look: Look::Rows(Consistency::All) };
     let quorum = each(Look::Rows(Consistency::Quorum));
-    quorum.chain([all]).chain(each(Look::Rows(Consistency::One))).chain(each(Look::Digests)).collect()
+    hints
+        .chain(quorum)
+        .chain([all])
+        .chain(each(Look::Rows(Consistency::One)))
+        .chain(each(Look::Digests))
+        .collect()
 }
 
 /// Makes the tables that are there from the beginning.
@@ -96,6 +106,7 @@ pub(super) async fn everything(client: &Client, step: Step) -> Result<(), String
     let level = match step.look {
         Look::Rows(level) => level,
         Look::Digests => return digests(client).await,
+        Look::Hints => return no_hints(client).await,
     };
     let mut shown = Everything::default();
     for partition in 0..SETS {
@@ -106,7 +117,7 @@ pub(super) async fn everything(client: &Client, step: Step) -> Result<(), String
     shown.elements.sort_unstable();
     let mut scanned = client.settle(async || client.show_sets(Sets::All, level, Some(5)).await).await?;
     scanned.sort_unstable();
-    // A hint may bring a write of unknown outcome in between; what was read stays.
+    // A late write of unknown outcome may come in between; what was read stays.
     if let Some(lost) = shown.elements.iter().find(|element| scanned.binary_search(element).is_err()) {
         return Err(format!("a scan at {level} lacks {lost:?}, which its partition showed: {scanned:?}"));
     }
@@ -136,6 +147,19 @@ pub(super) async fn everything(client: &Client, step: Step) -> Result<(), String
         }
         _ => Ok(()),
     }
+}
+
+/// Waits until the node has no hints left. The first node waits for those that are in no file yet, on any.
+async fn no_hints(client: &Client) -> Result<(), String> {
+    if client.life.0 == 0 {
+        reactor::sleep(FLUSH_TIME_MAX).await;
+    }
+    let there = async || {
+        let text = "SELECT files FROM system_views.pending_hints";
+        let rows = client.read(text, Consistency::One, None).await?;
+        Ok(rows.filter(Vec::is_empty))
+    };
+    client.settle(there).await.map(|_none| ())
 }
 
 /// Compares the copies of this node with those that others have shown.

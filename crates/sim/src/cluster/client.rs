@@ -10,9 +10,9 @@ use super::tables::{Life, Now};
 use super::{Fate, Shared, below};
 use crate::answer::{Rows, Sending, execute};
 
-/// Longest that a request may take: the longest timeout of a node, and the longest pause that the nemesis
-/// makes, with room for what a node does around them.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(40);
+/// Longest that a request may take beside pauses of its own node: the longest timeout of a node, with room for
+/// what it does around that.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long nothing may have been wrong until every request must succeed: until then nodes may take each
 /// other for down.
 const WELL_AFTER: Duration = Duration::from_secs(20);
@@ -80,10 +80,10 @@ impl Client {
         let shared = &self.shared;
         shared.busy.set(shared.busy.get() + 1);
         let under_way = UnderWay(shared);
-        let (began, is_well) = (reactor::now(), self.is_well());
+        let (began, is_well, paused) = (reactor::now(), self.is_well(), self.paused());
         let answered = execute(&self.engine, text, sent).await;
         drop(under_way);
-        if began.elapsed() > REQUEST_TIME_MAX {
+        if began.elapsed() > REQUEST_TIME_MAX + (self.paused() - paused) {
             shared.fail(format!("{text} took {:?}", began.elapsed()));
         }
         shared.note(|| {
@@ -104,6 +104,11 @@ impl Client {
             shared.fail(format!("nothing is wrong, and {text} gets {error:?}"));
         }
         answered
+    }
+
+    /// For how long its node was paused so far.
+    fn paused(&self) -> Duration {
+        self.shared.paused.borrow().get(&self.life.0).copied().unwrap_or_default()
     }
 
     /// Whether nothing has been wrong for so long that all nodes know it.

@@ -92,6 +92,8 @@ struct Shared {
     /// Nodes whose disks fail, and whether any has failed so far.
     bad: RefCell<BTreeSet<usize>>,
     was_bad: Cell<bool>,
+    /// For how long each node was paused so far, all pauses together.
+    paused: RefCell<BTreeMap<usize, Duration>>,
     /// Control planes of the nodes that are open.
     open: RefCell<BTreeMap<usize, Rc<ControlPlane>>>,
     /// Starts of each node.

@@ -246,6 +246,7 @@ impl Nemesis {
             Kind::Pause => {
                 let time = Duration::from_millis(1 + below(world, PAUSE_MS_MAX));
                 world.pause(id, time);
+                *shared.paused.borrow_mut().entry(at).or_default() += time;
                 self.lasting.push((world.now() + time, Cure::None));
             }
             Kind::Stall => {
@@ -277,10 +278,11 @@ impl Nemesis {
                 self.last(world, Cure::Disk(at));
             }
             _ => {
-                let failing = match below(world, 3) {
+                // A sync that fails takes writes with it that were acknowledged before, in periodic mode.
+                let failing = match below(world, if self.batch { 3 } else { 2 }) {
                     0 => ("writes", &mut faults.write_error, 0.01),
-                    1 => ("syncs", &mut faults.sync_error, 0.02),
-                    _ => ("reads", &mut faults.read_error, 0.01),
+                    1 => ("reads", &mut faults.read_error, 0.01),
+                    _ => ("syncs", &mut faults.sync_error, 0.02),
                 };
                 *failing.1 = failing.2;
                 shared.note(|| format!("nemesis: the disk of node {at} fails some {}", failing.0));
