@@ -9,7 +9,7 @@ import unittest
 import urllib.request
 
 import native
-from test_agreement import INVALID, KEYSPACE, Nodes, until
+from test_agreement import FIRST, INVALID, KEYSPACE, Nodes, until
 
 ANY, ONE, QUORUM, ALL, SERIAL = 0, 1, 4, 5, 8
 WORKERS = 8
@@ -243,7 +243,7 @@ class Copies(Nodes):
         for key in range(300):
             ask(nodes[key % 2], f"INSERT INTO h.t (k, c, v) VALUES ({key}, 1, 'v')")
         pending = nodes[0].query("SELECT status, files, address FROM system_views.pending_hints")
-        self.assertEqual([(row[0], row[2]) for row in pending], [(b"DOWN", bytes([127, 0, 0, 23]))])
+        self.assertEqual([(row[0], row[2]) for row in pending], [(b"DOWN", bytes([127, 0, 0, FIRST + 2]))])
         # One of those that have hints is killed too: what the kernel has of them it delivers after its own start.
         until("hints of node 2", lambda: nodes[1].query("SELECT files FROM system_views.pending_hints"))
         nodes[1].kill()
