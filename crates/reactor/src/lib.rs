@@ -40,6 +40,7 @@ pub use slices::{Away, give_way, in_slices};
 pub use start::{
     Config, DriverChoice, Running, ShardInfo, ShardPanicked, StartError, descriptors_max, run_one, start,
 };
+pub use sync::beside::side_by_side;
 pub use sync::channel;
 pub use sync::event::{Event, Place, Wait};
 pub use sync::gate::{Gate, GateClosed, GateHold};

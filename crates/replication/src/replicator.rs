@@ -16,12 +16,15 @@ use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
-use crate::peers::Peers;
+use crate::peers::{Peers, Speeds};
 use crate::replica_counts::{KnownReplicaCounts, ReplicaCounts};
+use crate::speculation::Speculation;
 
 /// Bytes of writes on their way to replicas whose client has its answer; beyond it a client waits for all of
 /// its replicas.
 const LATE_BYTES_MAX: usize = 8 << 20;
+/// Bytes that a write on its way to one replica takes beside its mutation: its frame, its call and its task.
+const LATE_SEND_BYTES: usize = 1 << 10;
 
 /// Writes to and reads from replicas.
 #[derive(Clone)]
@@ -46,6 +49,8 @@ struct Inner {
     /// The nodes and routings of the agreed state.
     view: Rc<View>,
     peers: Rc<dyn Peers>,
+    speeds: Rc<Speeds>,
+    speculation: Speculation,
     late_bytes: Semaphore,
     acceptor: Acceptor,
     limiter: RateLimiter,
@@ -80,6 +85,8 @@ impl Replicator {
             view,
             data_center: data_center.into(),
             peers,
+            speeds: Rc::default(),
+            speculation: Speculation::new(),
             late_bytes: Semaphore::new(LATE_BYTES_MAX),
             replica_counts: RefCell::new(KnownReplicaCounts::default()),
             retries: Rc::default(),
@@ -166,15 +173,26 @@ impl Replicator {
         &*self.0.peers
     }
 
+    /// How fast other nodes answered this shard's reads.
+    pub(crate) fn speeds(&self) -> &Rc<Speeds> {
+        &self.0.speeds
+    }
+
+    /// When reads that this shard coordinates ask one replica more.
+    pub(crate) fn speculation(&self) -> &Speculation {
+        &self.0.speculation
+    }
+
     /// Takes all the room for writes that go on behind their answers: for tests.
     #[doc(hidden)]
     pub fn take_late_room(&self) -> Option<reactor::Permit> {
         self.0.late_bytes.try_acquire(LATE_BYTES_MAX)
     }
 
-    /// Bytes of writes that may go on behind their answers.
-    pub(crate) fn late_bytes(&self) -> &Semaphore {
-        &self.0.late_bytes
+    /// Room for so many writes of a mutation that go on behind the client's answer; `None` if it has to wait.
+    pub(crate) fn late_room(&self, mutation_bytes: usize, writes: usize) -> Option<reactor::Permit> {
+        let bytes = mutation_bytes.saturating_add(LATE_SEND_BYTES).saturating_mul(writes);
+        self.0.late_bytes.try_acquire(bytes)
     }
 
     /// Whether this node has the only replicas of a table.

@@ -34,6 +34,8 @@ use crate::{QueryError, Response};
 
 /// Most bytes that the statements of any batch may write, including batches on one partition.
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
+/// Partitions of a statement or an unlogged batch that are written at once.
+pub(super) const WRITES_AT_ONCE: usize = 64;
 
 /// Executes a batch written as text, or prepared whole.
 ///
@@ -304,11 +306,19 @@ impl Gathered {
             });
             return Box::pin(engine.write_batch(encoded.collect(), level, timeout)).await;
         }
-        let mut mutation = Vec::new();
-        for update in updates {
-            mutation.clear();
+        let write = async |update: &PartitionUpdate| {
+            let mut mutation = Vec::new();
             update.encode(&mut mutation);
-            engine.write(&update.table, &mutation, level, write_type, timeout).await?;
+            engine.write(&update.table, &mutation, level, write_type, timeout).await
+        };
+        let updates: Vec<&PartitionUpdate> = updates.collect();
+        if let [update] = &updates[..] {
+            return write(update).await;
+        }
+        for some in updates.chunks(WRITES_AT_ONCE) {
+            let writing = some.iter().map(|update| write(update));
+            reactor::side_by_side(writing).await.map_err(|(_, error)| error)?;
+            reactor::maybe_yield().await;
         }
         Ok(())
     }

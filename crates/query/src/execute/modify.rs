@@ -10,6 +10,7 @@ use statement::prepare::modify::{ModifyPlan, Route};
 use statement::results;
 use wire::error::WriteType;
 
+use super::batch::WRITES_AT_ONCE;
 use super::disk_guard::DiskUsage;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
@@ -124,16 +125,27 @@ pub(super) async fn write(
             write_guard::update(guards, update, std::iter::once(plan), &mut out.warnings)
         })?;
     }
-    for update in &updates[..used] {
+    let write = async |update: &PartitionUpdate, mutation: &mut Vec<u8>| {
         if update.is_empty() {
-            continue;
+            return Ok(());
         }
         mutation.clear();
         update.encode(mutation);
         let timed = Timed::new(&engine.load_of(&plan.table));
         let sent = reactor::in_place!(send(engine, plan, mutation, level, timeout));
         timed.end();
-        sent?;
+        sent
+    };
+    match &updates[..used] {
+        [update] => reactor::in_place!(write(update, mutation))?,
+        updates => {
+            for some in updates.chunks(WRITES_AT_ONCE) {
+                let writing = some.iter().map(async |update| write(update, &mut Vec::new()).await);
+                let written = Box::pin(reactor::side_by_side(writing)).await;
+                written.map_err(|(_, error)| error)?;
+                reactor::maybe_yield().await;
+            }
+        }
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);

@@ -3,6 +3,7 @@
 //! One concept, one file. All but [`signal`], which has room for one waiter, serve waiters in the order in
 //! which they came. A waiter that is dropped leaves no trace.
 
+pub mod beside;
 pub mod channel;
 pub mod event;
 pub mod gate;

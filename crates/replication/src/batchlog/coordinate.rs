@@ -84,32 +84,13 @@ impl Replicator {
         consistency: Consistency,
         deadline: Deadline,
     ) -> Result<(), (usize, ReplicationError)> {
-        let mut first = None;
-        for (begin, some) in writes.chunks(WRITES_AT_ONCE).enumerate() {
-            let mut under_way: Vec<_> = some
-                .iter()
-                .enumerate()
-                .map(|(at, write)| {
-                    let writing = self.write(&write.table, &write.mutation, consistency, deadline);
-                    (begin * WRITES_AT_ONCE + at, Box::pin(writing))
-                })
-                .collect();
-            poll_fn(|context| {
-                under_way.retain_mut(|(at, writing)| match writing.as_mut().poll(context) {
-                    Poll::Pending => true,
-                    Poll::Ready(Ok(())) => false,
-                    Poll::Ready(Err(error)) => {
-                        if first.as_ref().is_none_or(|(before, _)| *at < *before) {
-                            first = Some((*at, error));
-                        }
-                        false
-                    }
-                });
-                if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
+        for (window, some) in writes.chunks(WRITES_AT_ONCE).enumerate() {
+            let writing =
+                some.iter().map(|write| self.write(&write.table, &write.mutation, consistency, deadline));
+            let failed = |(at, error)| (window * WRITES_AT_ONCE + at, error);
+            reactor::side_by_side(writing).await.map_err(failed)?;
         }
-        first.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Has keepers keep a batch.

@@ -164,7 +164,7 @@ async fn go_on(replicator: &Replicator, mut sends: Sends, leaving: Leaving, dead
         sends.missed.extend(given_up.into_iter().map(|(planned, _)| planned));
         sends.leave_hints(&leaving);
     };
-    let room = replicator.late_bytes().try_acquire(bytes.saturating_mul(left));
+    let room = replicator.late_room(bytes, left);
     let (Some(room), Some(hold)) = (room, replicator.storage().enter()) else {
         return rest.await;
     };

@@ -78,8 +78,7 @@ impl Replicator {
             let _in_time = reactor::timeout(deadline, commits.wait(false)).await;
         }
         let (is_reached, received) = (commits.tally.is_reached(), commits.tally.received_in_all());
-        let bytes = mutation.len().saturating_mul(commits.under_way.len());
-        let room = self.late_bytes().try_acquire(bytes);
+        let room = self.late_room(mutation.len(), commits.under_way.len());
         match (room, self.storage().enter()) {
             (Some(room), Some(hold)) => {
                 let rest = async move {
