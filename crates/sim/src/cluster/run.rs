@@ -204,7 +204,8 @@ mod tests {
             }
         }
         println!("{lives} lives, {counts:?}");
-        let often = ["inserted", "set read", "cells changed", "cells read", "schema changed", "copy compared"];
+        let often =
+            ["inserted", "set read", "cells changed", "cells read", "schema changed", "copy compared"];
         let of_registers = ["register set", "register not set", "register read"];
         let of_others = ["batch written", "counted", "counter read", "passing inserted", "fading inserted"];
         for what in often.into_iter().chain(of_registers).chain(of_others) {
