@@ -4,7 +4,8 @@
 //! the second at which it looks, by its own. Both are known here but for a step of a clock within a request,
 //! so that rows must be gone at every node exactly by that node's clock. That a row must still be shown is
 //! said with more tolerance: a replica may make a tombstone of it as soon as its own clock says that it has
-//! expired, and clocks differ by as much as the nemesis has made them. Invariant: an element is inserted once.
+//! expired, and clocks differ by as much as the nemesis has made them. Invariant: an element is inserted
+//! once.
 
 use std::time::Duration;
 
