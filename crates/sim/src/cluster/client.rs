@@ -10,8 +10,8 @@ use super::tables::{Life, Now};
 use super::{Fate, Shared, below};
 use crate::answer::{Rows, Sending, execute};
 
-/// Longest that a request may take beside pauses of its own node: the longest timeout of a node, with room for
-/// what it does around that.
+/// Longest that a request may take beside pauses of its own node: the longest timeout of a node, with room
+/// for what it does around that.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long nothing may have been wrong until every request must succeed: until then nodes may take each
 /// other for down.
