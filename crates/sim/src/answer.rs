@@ -29,6 +29,8 @@ pub struct Rows {
 pub struct Sending<'a> {
     /// The level.
     pub level: Consistency,
+    /// The serial level of conditional writes; `None` for SERIAL.
+    pub serial: Option<Consistency>,
     /// Rows of a page; `None` for all of them.
     pub page: Option<u32>,
     /// Where the page begins; `None` for the first one.
@@ -38,7 +40,7 @@ pub struct Sending<'a> {
 impl Sending<'_> {
     /// All rows in one page.
     pub fn at(level: Consistency) -> Self {
-        Self { level, page: None, state: None }
+        Self { level, serial: None, page: None, state: None }
     }
 }
 
@@ -48,7 +50,12 @@ impl Sending<'_> {
 /// As [`Engine::query`].
 pub async fn execute(engine: &Engine, text: &str, sent: Sending<'_>) -> Result<Option<Rows>, QueryError> {
     let at = QueryParameters::at(sent.level, ProtocolVersion::LATEST);
-    let parameters = QueryParameters { page_size: sent.page, paging_state: sent.state, ..at };
+    let parameters = QueryParameters {
+        page_size: sent.page,
+        paging_state: sent.state,
+        serial_consistency: sent.serial,
+        ..at
+    };
     let mut response = Response::default();
     engine.query(&ClientState::internal(), text, &parameters, &mut response).await?;
     Ok(parse(&response.body))

@@ -68,22 +68,26 @@ impl Replicator {
             return Err(BatchFailure::Log(ReplicationError::TooLarge { bytes, bytes_max }));
         }
         let keepers = self.log_batch(id, writes, deadline).await.map_err(BatchFailure::Log)?;
-        self.write_each(writes, consistency, deadline).await?;
+        let written = self.write_each(writes, consistency, deadline).await;
+        written.map_err(|(at, error)| {
+            let required = self.with_counts(&writes[at].table, |counts| consistency.required(counts));
+            BatchFailure::Write { at, error: late(error, required) }
+        })?;
         self.tell_done(id, keepers).await;
         Ok(())
     }
 
-    /// Writes each write of a batch at the level, side by side.
+    /// Writes each write of a batch at the level, side by side; the error is that of the first that failed.
     async fn write_each(
         &self,
         writes: &[BatchWrite],
         consistency: Consistency,
         deadline: Deadline,
-    ) -> Result<(), BatchFailure> {
+    ) -> Result<(), (usize, ReplicationError)> {
         for (window, some) in writes.chunks(WRITES_AT_ONCE).enumerate() {
             let writing =
                 some.iter().map(|write| self.write(&write.table, &write.mutation, consistency, deadline));
-            let failed = |(at, error)| BatchFailure::Write { at: window * WRITES_AT_ONCE + at, error };
+            let failed = |(at, error)| (window * WRITES_AT_ONCE + at, error);
             reactor::side_by_side(writing).await.map_err(failed)?;
         }
         Ok(())
@@ -218,5 +222,17 @@ impl Replicator {
             })
             .detach();
         }
+    }
+}
+
+/// The error of a write of a batch that keepers have: never one that says that nothing was done, since they
+/// write the batch out.
+fn late(error: ReplicationError, required: u32) -> ReplicationError {
+    match error {
+        ReplicationError::Unavailable { .. }
+        | ReplicationError::Overloaded { .. }
+        | ReplicationError::RateLimited { .. }
+        | ReplicationError::Stopping { .. } => ReplicationError::timed_out(0, required),
+        error => error,
     }
 }

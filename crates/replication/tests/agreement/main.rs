@@ -8,6 +8,6 @@ mod post;
 mod requests;
 mod rules;
 
-#[path = "../../../sim/src/statements/register.rs"]
+#[path = "../../../sim/src/register/mod.rs"]
 #[allow(dead_code, reason = "this test uses its part")]
 mod register;

@@ -193,6 +193,32 @@ fn writes_that_are_late_after_the_batch_was_kept_are_told_as_such_and_happen() {
     assert_eq!(ran, Ok(()));
 }
 
+#[test]
+fn nodes_that_go_down_after_the_batch_was_kept_make_it_late_and_not_unavailable() {
+    let ran = run(1, || async {
+        let nodes = Nodes::open_late(&[1, 2, 3], GRACE, config()).await;
+        nodes.others.slow.set(Some(Duration::from_millis(20)));
+        let others = Rc::clone(&nodes.others);
+        let falling = reactor::spawn(reactor::Group::ADMIN, async move {
+            reactor::sleep(Duration::from_millis(10)).await;
+            others.set(2, Mood::Down);
+            others.set(3, Mood::Down);
+        });
+        let written = write_batch(&nodes, Consistency::Quorum).await;
+        falling.await.expect("the nodes are down");
+        let Err(BatchFailure::Write { at: 0, error }) = written else { panic!("{written:?}") };
+        assert!(matches!(error, ReplicationError::TimedOut { received: 0, required: 2, .. }), "{error:?}");
+        nodes.others.set(2, Mood::Serves);
+        nodes.others.set(3, Mood::Serves);
+        reactor::sleep(FINISHED).await;
+        for node in 1..=3 {
+            assert_eq!(parts(&nodes, node).await, 2, "node {node}");
+        }
+        nodes.close();
+    });
+    assert_eq!(ran, Ok(()));
+}
+
 /// The request of a coordinator to keep a batch.
 fn request(nodes: &Nodes, born_us: i64) -> Vec<u8> {
     let mutations = [mutation(nodes, 1), mutation(nodes, 2)];

@@ -1,9 +1,10 @@
 //! The first and the last thing of a run: tables are made, and once all nodes are well again each of them
 //! looks at everything.
 //!
-//! The order is that of [`steps`]. Reads by a majority show from every node what was acknowledged. Reads of
-//! all copies repair them; after these each node shows the same by its nearest copy, and the copies are equal
-//! in all that they have, deletions included.
+//! The order is that of [`steps`]. First whatever nodes still do by themselves has its time, and serial reads
+//! finish conditional writes. Reads by a majority show from every node what was acknowledged. Reads of all
+//! copies repair them; after these each node shows the same by its nearest copy, and the copies are equal in
+//! all that they have, deletions included.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,8 +19,9 @@ use wire::node::read::{Partitions, Read, SliceList};
 
 use super::cells::Place;
 use super::client::Client;
-use super::requests::{Sets, Shape};
-use super::{COPIES, KEYS, SETS};
+use super::requests::Shape;
+use super::workloads::Workload;
+use super::{COPIES, KEYS, SETS, Shared};
 use crate::answer::Sending;
 
 /// How long it may take until a node is served again after all faults have ended.
@@ -27,12 +29,17 @@ const SETTLE_TIME_MAX: Duration = Duration::from_secs(60);
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// How long a hint may take until it is in a file.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(11);
-/// The time at which digests are taken; nothing in the tables expires.
+/// The time at which digests are taken; nothing in the tables that are compared expires.
 const NOW: u32 = 1_800_000_000;
+/// How long those who keep logged batches may take to write out what coordinators have left: until a batch is
+/// due, and once more behind an attempt that came just too early for the last node to be well.
+const BATCHES_TIME_MAX: Duration = Duration::from_secs(40);
 
 /// What a node looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
+    /// Nothing, until what nodes do by themselves is done; then registers at SERIAL.
+    Rest,
     /// Its hints, until there are none: they bring writes of unknown outcome.
     Hints,
     /// All rows at a level.
@@ -53,22 +60,26 @@ pub(super) struct Step {
     pub(super) look: Look,
 }
 
-/// All rows of elements and cells.
+/// All rows of the tables whose contents stay as they are in the end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Everything {
     elements: Vec<(u32, u32)>,
     cells: BTreeMap<Place, u64>,
+    batches: Vec<(u32, u32)>,
+    counters: Vec<i64>,
+    passing: Vec<(u32, u32)>,
 }
 
 /// The steps of the last check of so many nodes.
 pub(super) fn steps(nodes: usize) -> Vec<Step> {
     let each = |look| (0..nodes).map(move |node| Step { node, look });
-    let hints = each(Look::Hints);
-    let all = Step { node: 0, look: Look::Rows(Consistency::All) };
-    let quorum = each(Look::Rows(Consistency::Quorum));
-    hints
+    let first = |look| [Step { node: 0, look }];
+    let (hints, quorum) = (each(Look::Hints), each(Look::Rows(Consistency::Quorum)));
+    first(Look::Rest)
+        .into_iter()
+        .chain(hints)
         .chain(quorum)
-        .chain([all])
+        .chain(first(Look::Rows(Consistency::All)))
         .chain(each(Look::Rows(Consistency::One)))
         .chain(each(Look::Digests))
         .collect()
@@ -80,14 +91,12 @@ pub(super) fn steps(nodes: usize) -> Vec<Step> {
 /// The statement that fails.
 pub(super) async fn prepare(client: &Client) -> Result<(), String> {
     let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {COPIES}}}");
-    for text in [
-        format!(
-            "CREATE KEYSPACE IF NOT EXISTS sim WITH replication = {replication} AND tablets = {{'initial': 4}}"
-        ),
-        "CREATE TABLE IF NOT EXISTS sim.elements (p int, e int, PRIMARY KEY (p, e))".to_owned(),
-        "CREATE TABLE IF NOT EXISTS sim.cells (k int, c int, a bigint, b bigint, PRIMARY KEY (k, c))"
-            .to_owned(),
-    ] {
+    let keyspace = format!(
+        "CREATE KEYSPACE IF NOT EXISTS sim WITH replication = {replication} AND tablets = {{'initial': 4}}"
+    );
+    let tables = client.shared.workloads.iter().filter_map(|kind| kind.table());
+    let tables = tables.map(|(name, columns)| format!("CREATE TABLE IF NOT EXISTS sim.{name} ({columns})"));
+    for text in std::iter::once(keyspace).chain(tables) {
         let sent = async || match client.send(&text, Sending::at(Consistency::Quorum)).await {
             Ok(_) => Ok(Some(())),
             Err(error) if client.fate(&error).is_some() => Ok(None),
@@ -104,28 +113,12 @@ pub(super) async fn prepare(client: &Client) -> Result<(), String> {
 /// The contradiction.
 pub(super) async fn everything(client: &Client, step: Step) -> Result<(), String> {
     let level = match step.look {
+        Look::Rest => return rest(client).await,
         Look::Rows(level) => level,
         Look::Digests => return digests(client).await,
         Look::Hints => return no_hints(client).await,
     };
-    let mut shown = Everything::default();
-    for partition in 0..SETS {
-        let rows =
-            client.settle(async || client.show_sets(Sets::One(partition), level, Some(7)).await).await?;
-        shown.elements.extend(rows);
-    }
-    shown.elements.sort_unstable();
-    let mut scanned = client.settle(async || client.show_sets(Sets::All, level, Some(5)).await).await?;
-    scanned.sort_unstable();
-    // A late write of unknown outcome may come in between; what was read stays.
-    if let Some(lost) = shown.elements.iter().find(|element| scanned.binary_search(element).is_err()) {
-        return Err(format!("a scan at {level} lacks {lost:?}, which its partition showed: {scanned:?}"));
-    }
-    shown.elements = scanned;
-    for key in 0..KEYS {
-        let rows = client.settle(async || client.show_cells(key, level, Shape::default()).await).await?;
-        shown.cells.extend(rows);
-    }
+    let shown = rows(client, level).await?;
     let (there, gone) = {
         let tables = client.shared.tables.borrow();
         (tables.there(), tables.gone())
@@ -149,6 +142,59 @@ pub(super) async fn everything(client: &Client, step: Step) -> Result<(), String
     }
 }
 
+/// Waits until nodes have done what they do by themselves, and settles what only agreement can.
+async fn rest(client: &Client) -> Result<(), String> {
+    let shared = &client.shared;
+    if shared.does(Workload::Batches) {
+        reactor::sleep(BATCHES_TIME_MAX).await;
+    }
+    if shared.does(Workload::Expiry) {
+        client.wait_for_expiry().await;
+    }
+    if shared.does(Workload::Registers) {
+        client.settle_registers().await?;
+    }
+    Ok(())
+}
+
+/// All rows at a level, which must be right.
+async fn rows(client: &Client, level: Consistency) -> Result<Everything, String> {
+    let (shared, mut shown) = (&client.shared, Everything::default());
+    for kind in &shared.workloads {
+        match kind {
+            Workload::Elements => shown.elements = client.show_all(shared.elements_set(), level).await?,
+            Workload::Cells => {
+                for key in 0..KEYS {
+                    let shape = Shape::default();
+                    let rows = client.settle(async || client.show_cells(key, level, shape).await).await?;
+                    shown.cells.extend(rows);
+                }
+            }
+            Workload::Registers => client.check_registers(level).await?,
+            Workload::Batches => shown.batches = client.show_batches(level).await?,
+            Workload::Counters => shown.counters = client.show_counters(level).await?,
+            Workload::Truncation => shown.passing = client.show_all_passing(level).await?,
+            Workload::Expiry => client.check_faded(level).await?,
+            Workload::Schema => {}
+        }
+    }
+    Ok(shown)
+}
+
+/// The tables whose copies are compared, and how many partitions they have. Copies of rows that expired may
+/// differ: some make tombstones of them before others.
+fn compared(shared: &Shared) -> Vec<(&'static str, u32)> {
+    let keys = |kind: &Workload| match kind {
+        Workload::Elements | Workload::Batches | Workload::Truncation => Some(SETS),
+        Workload::Cells => Some(KEYS),
+        Workload::Registers => Some(shared.registers.borrow().keys().end),
+        Workload::Counters => Some(shared.counters.borrow().len() as u32),
+        Workload::Schema | Workload::Expiry => None,
+    };
+    let tables = shared.workloads.iter().filter_map(|kind| Some((kind.table()?.0, keys(kind)?)));
+    tables.collect()
+}
+
 /// Waits until the node has no hints left. The first node waits for those that are in no file yet, on any.
 async fn no_hints(client: &Client) -> Result<(), String> {
     if client.life.0 == 0 {
@@ -164,10 +210,12 @@ async fn no_hints(client: &Client) -> Result<(), String> {
 
 /// Compares the copies of this node with those that others have shown.
 async fn digests(client: &Client) -> Result<(), String> {
+    let tables = compared(&client.shared);
     for shard in 0..reactor::shard_count() {
-        let taken = mesh::call(shard, Group::STATEMENT, || async {
+        let tables = tables.clone();
+        let taken = mesh::call(shard, Group::STATEMENT, move || async move {
             let replicator = reactor::local::<Replicator>().ok_or("the shard has no replicas")?;
-            digests_here(&replicator).await
+            digests_here(&replicator, tables).await
         });
         for (table, key, digest) in taken.await.map_err(|error| error.to_string())?? {
             let mut digests = client.shared.digests.borrow_mut();
@@ -185,9 +233,12 @@ async fn digests(client: &Client) -> Result<(), String> {
 }
 
 /// Digests of the partitions of which this shard has a copy.
-async fn digests_here(replicator: &Replicator) -> Result<Vec<(&'static str, u32, Vec<u8>)>, String> {
+async fn digests_here(
+    replicator: &Replicator,
+    tables: Vec<(&'static str, u32)>,
+) -> Result<Vec<(&'static str, u32, Vec<u8>)>, String> {
     let mut taken = Vec::new();
-    for (name, keys) in [("elements", SETS), ("cells", KEYS)] {
+    for (name, keys) in tables {
         let schema = replicator.storage().schema();
         let table = schema.table("sim", name).ok_or_else(|| format!("table {name} is gone"))?.clone();
         let routing = replicator.routing(&table);

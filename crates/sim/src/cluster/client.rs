@@ -147,7 +147,7 @@ impl Client {
         let mut rows = Vec::new();
         let mut state: Option<Vec<u8>> = None;
         loop {
-            let sent = Sending { level, page, state: state.as_deref() };
+            let sent = Sending { page, state: state.as_deref(), ..Sending::at(level) };
             match self.send(text, sent).await {
                 Ok(Some(answered)) => {
                     rows.extend(answered.rows);
@@ -181,7 +181,10 @@ fn fate(error: &QueryError) -> Option<Fate> {
     match error {
         // Decided before anything is sent.
         QueryError::Unavailable { .. } => Some(Fate::Refused),
+        // Others did not let it through, and nothing was proposed.
+        QueryError::CasTimeout { .. } => Some(Fate::Refused),
         QueryError::WriteTimeout { .. }
+        | QueryError::CasUnknown { .. }
         | QueryError::ReadTimeout { .. }
         | QueryError::WriteFailure { .. }
         | QueryError::ReadFailure { .. }

@@ -4,20 +4,30 @@
 //! Each node is a [`server::inproc::Node`] with its storage, group 0, network, liveness, replicas and query
 //! engines; clients send statements to the engines of every shard. `nemesis` does the harm, `run` drives the
 //! world: a cluster is founded, worked on under faults, healed, and looked at from every node (`check`). The
-//! models say what answers may be: `elements` (nothing acknowledged is missing), `cells` (reads never go
-//! back), `tables` (changes of the schema are known). State in [`Shared`] outlives the nodes.
+//! seed chooses among kinds of work (`workloads`), each with a model that says what answers may be: `elements`
+//! (nothing acknowledged is missing), `cells` (reads never go back), `tables` (changes of the schema are
+//! known), `registers` (conditional writes have one order), `batches` (all or nothing), `counters` (all count
+//! once), `passing` (what was truncated is gone), `fading` (what expired is). State in [`Shared`] outlives the
+//! nodes.
 
+mod batches;
 mod cells;
 mod check;
 mod client;
+mod counters;
 mod elements;
+mod fading;
 mod history;
 mod nemesis;
 mod node;
+mod passing;
+mod registers;
 mod requests;
 mod run;
 mod schema;
+mod sets;
 mod tables;
+mod workloads;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,9 +39,15 @@ use cluster::ControlPlane;
 
 pub use run::run;
 
+use batches::Batches;
 use cells::Cells;
+use counters::Counters;
 use elements::Elements;
+use fading::Fading;
+use passing::Passing;
+use registers::Contended;
 use tables::Tables;
+use workloads::Workload;
 
 /// Copies of each partition.
 const COPIES: usize = 3;
@@ -78,6 +94,8 @@ struct Shared {
     /// Addresses of the nodes that seeds are configured with.
     seeds: RefCell<Vec<IpAddr>>,
     racks: u64,
+    /// What clients do.
+    workloads: Vec<Workload>,
     phase: Cell<Phase>,
     /// The last check that passed.
     checked: Cell<Option<check::Step>>,
@@ -101,6 +119,15 @@ struct Shared {
     elements: RefCell<Elements>,
     cells: RefCell<Cells>,
     tables: RefCell<Tables>,
+    registers: RefCell<Contended>,
+    batches: Batches,
+    counters: RefCell<Counters>,
+    passing: RefCell<Passing>,
+    fading: RefCell<Fading>,
+    /// How many steps clocks have made.
+    clock_steps: Cell<u64>,
+    /// How far a clock has been from the right time, at most.
+    clocks_wrong_us: Cell<i64>,
     /// All rows as the first check at ALL showed them.
     settled: RefCell<Option<check::Everything>>,
     /// Digests of the copies that were looked at first.
@@ -111,6 +138,11 @@ struct Shared {
 }
 
 impl Shared {
+    /// Whether clients do a kind of work.
+    fn does(&self, workload: Workload) -> bool {
+        self.workloads.contains(&workload)
+    }
+
     /// Ends the run as failed, unless it has failed already.
     fn fail(&self, what: String) {
         self.note(|| format!("FAILED: {what}"));

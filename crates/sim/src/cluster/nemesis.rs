@@ -1,7 +1,7 @@
 //! What goes wrong in a run: nodes crash, stop and pause, lose each other, have wrong clocks and slow disks.
 //!
 //! The seed chooses which kinds there are and how often they come; each ends by itself after some time.
-//! Clocks keep the error that they have got.
+//! Clocks keep the error that they have got until all is over.
 
 use std::time::Duration;
 
@@ -80,9 +80,28 @@ enum Cure {
     None,
 }
 
+/// How wrong a node's clock is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wrong {
+    by_us: i64,
+    /// Microseconds that it gains in each second, since when.
+    drift: i64,
+    since: Duration,
+}
+
+impl Wrong {
+    /// By how many microseconds the clock is ahead.
+    fn at(self, now: Duration) -> i64 {
+        let drifted = i128::from(self.drift) * (now - self.since).as_micros() as i128 / 1_000_000;
+        self.by_us + drifted as i64
+    }
+}
+
 /// The harm of one seed.
 pub(super) struct Nemesis {
     ids: Vec<NodeId>,
+    /// The clock of each node.
+    clocks: Vec<Wrong>,
     kinds: Vec<Kind>,
     /// One in so many looks finds a new fault.
     rarity: u64,
@@ -108,13 +127,15 @@ impl Nemesis {
         for id in &ids {
             world.set_disk_faults(*id, disk(batch));
         }
-        Self { ids, kinds, rarity, reshards, batch, lasting: Vec::new(), stopping: Vec::new() }
+        let clocks = vec![Wrong::default(); ids.len()];
+        Self { ids, clocks, kinds, rarity, reshards, batch, lasting: Vec::new(), stopping: Vec::new() }
     }
 
     /// A node has come.
     pub(super) fn add(&mut self, world: &mut World, id: NodeId) {
         world.set_disk_faults(id, disk(self.batch));
         self.ids.push(id);
+        self.clocks.push(Wrong::default());
     }
 
     /// Whether nothing is wrong just now, clocks aside.
@@ -132,6 +153,7 @@ impl Nemesis {
             let kind = self.kinds[below(world, self.kinds.len() as u64) as usize];
             self.harm(world, shared, kind);
         }
+        self.note_clocks(world, shared);
         Ok(())
     }
 
@@ -141,7 +163,30 @@ impl Nemesis {
     /// A node that does not end.
     pub(super) fn end(&mut self, world: &mut World, shared: &Shared) -> Result<bool, String> {
         self.cure(world, shared, Duration::MAX)?;
+        if self.is_calm() {
+            self.set_clocks_right(world, shared);
+        }
         Ok(self.is_calm())
+    }
+
+    /// Notes how wrong clocks are, after each change and now and then.
+    fn note_clocks(&self, world: &World, shared: &Shared) {
+        let wrong_us = self.clocks.iter().map(|clock| clock.at(world.now()).abs()).max().unwrap_or(0);
+        shared.clocks_wrong_us.set(shared.clocks_wrong_us.get().max(wrong_us));
+    }
+
+    /// Makes all clocks right: agreement is impossible between nodes whose clocks are too far apart.
+    fn set_clocks_right(&mut self, world: &mut World, shared: &Shared) {
+        self.note_clocks(world, shared);
+        for (id, clock) in self.ids.iter().zip(&mut self.clocks) {
+            world.skew_clock(*id, -clock.at(world.now()));
+            world.drift_clock(*id, 0);
+            *clock = Wrong::default();
+        }
+        // As many steps of the usual length.
+        let steps = 1 + shared.clocks_wrong_us.get().unsigned_abs() / STEP_US_MAX;
+        shared.clock_steps.set(shared.clock_steps.get() + steps);
+        shared.note(|| "nemesis: all clocks are right".to_owned());
     }
 
     /// Ends what was to last until `time`.
@@ -266,10 +311,14 @@ impl Nemesis {
             Kind::Step => {
                 let step_us = below(world, 2 * STEP_US_MAX) as i64 - STEP_US_MAX as i64;
                 world.skew_clock(id, step_us);
+                self.clocks[at].by_us += step_us;
+                shared.clock_steps.set(shared.clock_steps.get() + 1);
             }
             Kind::Drift => {
                 let drift = below(world, 2 * DRIFT_US_PER_S_MAX) as i64 - DRIFT_US_PER_S_MAX as i64;
                 world.drift_clock(id, drift);
+                let now = world.now();
+                self.clocks[at] = Wrong { by_us: self.clocks[at].at(now), drift, since: now };
             }
             Kind::SlowDisk => {
                 let slow_ns = 1_000_000 * (1 + below(world, 60));

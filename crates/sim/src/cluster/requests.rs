@@ -1,62 +1,19 @@
-//! What clients ask for while they work: elements and cells are written and read, tables flushed and
-//! compacted.
+//! What clients ask for while they work: the kinds of work of the run, cells among them, and that tables are
+//! flushed and compacted.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use reactor::Group;
 use wire::consistency::Consistency;
 
 use super::cells::{Column, Place};
 use super::client::{Client, copies, read_level, write_level};
-use super::{Fate, KEYS, ROWS, SETS, below};
+use super::workloads::Workload;
+use super::{Fate, KEYS, ROWS, below};
 use crate::answer::{Value, bigint, int};
 
 /// The timestamp of a change of cells is its number behind this one.
 const TIMESTAMP_BASE: u64 = 1_767_225_600_000_000;
-
-/// Sets that a read covers.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Sets {
-    /// All.
-    All,
-    /// One.
-    One(u32),
-    /// Two.
-    Two(u32, u32),
-    /// Of one the elements from a number on, the last one first.
-    Last(u32, u32),
-}
-
-impl Sets {
-    fn random() -> Self {
-        let partition = || below(SETS.into()) as u32;
-        match below(6) {
-            0..=1 => Self::All,
-            2 => Self::Two(partition(), partition()),
-            3 => Self::Last(partition(), below(100) as u32),
-            _ => Self::One(partition()),
-        }
-    }
-
-    fn covers(self, partition: u32, element: u32) -> bool {
-        match self {
-            Self::All => true,
-            Self::One(one) => partition == one,
-            Self::Two(one, other) => partition == one || partition == other,
-            Self::Last(one, from) => partition == one && element >= from,
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Self::All => String::new(),
-            Self::One(one) => format!(" WHERE p = {one}"),
-            Self::Two(one, other) => format!(" WHERE p IN ({one}, {other})"),
-            Self::Last(one, from) => format!(" WHERE p = {one} AND e >= {from} ORDER BY e DESC"),
-        }
-    }
-}
 
 /// The form of a read of cells.
 #[derive(Debug, Clone, Copy)]
@@ -143,12 +100,6 @@ impl Scope {
     }
 }
 
-/// Pairs of partition and element in rows of both.
-fn pairs(rows: &[Vec<Value>]) -> Result<Vec<(u32, u32)>, String> {
-    let pair = |row: &Vec<Value>| int(row.first()).zip(int(row.get(1)));
-    rows.iter().map(|row| pair(row).ok_or_else(|| format!("a row of a set is {row:?}"))).collect()
-}
-
 /// Values of cells in rows of `c`, `a` and `b`.
 pub(super) fn values(key: u32, rows: &[Vec<Value>]) -> Result<BTreeMap<Place, u64>, String> {
     let mut shown = BTreeMap::new();
@@ -169,90 +120,21 @@ impl Client {
     /// # Errors
     /// An answer that is wrong.
     pub(super) async fn operate(&self) -> Result<(), String> {
-        match below(16) {
-            0..=3 => self.insert().await,
-            4..=6 => self.read_sets().await,
-            7..=9 => self.change_cells().await,
-            10..=12 => self.read_cells().await,
-            13..=14 => self.use_schema().await,
-            _ => self.maintain().await,
+        if below(16) == 0 {
+            return self.maintain().await;
         }
-    }
-
-    /// Inserts elements, several as one batch.
-    async fn insert(&self) -> Result<(), String> {
-        let level = write_level();
-        let count = if below(3) == 0 { 1 + below(4) } else { 1 };
-        let mut inserted = Vec::new();
-        let mut text = String::new();
-        for _ in 0..count {
-            let partition = below(SETS.into()) as u32;
-            let element = self.shared.elements.borrow_mut().begin(partition);
-            inserted.push(element);
-            write!(text, "INSERT INTO sim.elements (p, e) VALUES ({partition}, {element}); ")
-                .expect("a string takes all text");
+        let kinds = &self.shared.workloads;
+        match kinds[below(kinds.len() as u64) as usize] {
+            Workload::Elements => self.use_sets().await,
+            Workload::Cells if below(2) == 0 => self.change_cells().await,
+            Workload::Cells => self.read_cells().await,
+            Workload::Schema => self.use_schema().await,
+            Workload::Registers => self.use_registers().await,
+            Workload::Batches => self.use_batches().await,
+            Workload::Counters => self.use_counters().await,
+            Workload::Truncation => self.use_passing().await,
+            Workload::Expiry => self.use_fading().await,
         }
-        if count > 1 {
-            text = format!("BEGIN UNLOGGED BATCH {text}APPLY BATCH");
-        }
-        let fate = self.write(&text, level).await?;
-        // Of several partitions some may have been written before another was refused.
-        let fate = if count > 1 && fate == Fate::Refused { Fate::Doubt } else { fate };
-        self.shared.count(match fate {
-            Fate::Done => "inserted",
-            Fate::Refused => "insert refused",
-            Fate::Doubt => "insert in doubt",
-        });
-        let mut elements = self.shared.elements.borrow_mut();
-        inserted.into_iter().try_for_each(|element| elements.end(element, fate, copies(level)))
-    }
-
-    /// Reads one set, some, or all of them.
-    async fn read_sets(&self) -> Result<(), String> {
-        let (sets, level) = (Sets::random(), read_level());
-        if matches!(sets, Sets::All) && below(2) == 0 {
-            return self.count_elements(level).await;
-        }
-        let page = (!matches!(sets, Sets::One(_)) || below(2) == 0).then(|| 1 + below(20) as u32);
-        let read = self.show_sets(sets, level, page).await?;
-        self.shared.count(if read.is_some() { "set read" } else { "set not read" });
-        Ok(())
-    }
-
-    /// Counts all elements.
-    async fn count_elements(&self, level: Consistency) -> Result<(), String> {
-        let least = self.shared.elements.borrow().expect(copies(level), |_, _| true).count();
-        let text = "SELECT COUNT(*) FROM sim.elements";
-        let Some(rows) = self.read(text, level, None).await? else { return Ok(()) };
-        let counted = rows.first().and_then(|row| bigint(row.first()));
-        let most = self.shared.elements.borrow().begun();
-        self.shared.count("elements counted");
-        match counted {
-            Some(counted) if (least as u64..=most as u64).contains(&counted) => Ok(()),
-            _ => Err(format!("{text} at {level}: {counted:?}, and there are {least} to {most}")),
-        }
-    }
-
-    /// Reads elements, which must be right; `None` where a fault kept them from being shown.
-    pub(super) async fn show_sets(
-        &self,
-        sets: Sets,
-        level: Consistency,
-        page: Option<u32>,
-    ) -> Result<Option<Vec<(u32, u32)>>, String> {
-        let text = format!("SELECT p, e FROM sim.elements{}", sets.text());
-        let covers = |partition, element| sets.covers(partition, element);
-        let expected = self.shared.elements.borrow().expect(copies(level), covers);
-        let Some(rows) = self.read(&text, level, page).await? else { return Ok(None) };
-        let shown = pairs(&rows)?;
-        if let Some((partition, element)) =
-            shown.iter().find(|(partition, element)| !covers(*partition, *element))
-        {
-            return Err(format!("{text} at {level} shows element {element} of partition {partition}"));
-        }
-        let checked = self.shared.elements.borrow_mut().check(&expected, &shown);
-        checked.map_err(|wrong| format!("{text} at {level}: {wrong}"))?;
-        Ok(Some(shown))
     }
 
     /// Writes or deletes cells.
@@ -322,7 +204,12 @@ impl Client {
 
     /// Flushes or compacts a table on a shard of this node.
     async fn maintain(&self) -> Result<(), String> {
-        let name = if below(2) == 0 { "elements" } else { "cells" };
+        let tables: Vec<_> = self.shared.workloads.iter().filter_map(|kind| kind.table()).collect();
+        // Tables that clients make may be dropped at any time.
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let (name, _) = tables[below(tables.len() as u64) as usize];
         let known = self.engine.storage().schema().table("sim", name).map(|table| table.id());
         let table = known.ok_or_else(|| format!("table {name} is gone"))?;
         let (shard, compact) = (below(reactor::shard_count() as u64) as usize, below(4) == 0);

@@ -9,6 +9,7 @@ use reactor::driver::sim::{NodeId, World};
 
 use super::history::{self, History};
 use super::nemesis::Nemesis;
+use super::workloads::Workload;
 use super::{Phase, SHARDS_MAX, Shared, check, node};
 use crate::removal::Removals;
 use crate::run::Outcome;
@@ -69,9 +70,14 @@ impl Run {
         let batch = world.random_u64().is_multiple_of(2);
         let nodes = [3, 3, 3, 4, 5][(world.random_u64() % 5) as usize];
         let racks = 1 + world.random_u64() % 3;
-        let shared = Rc::new(Shared { batch, racks, lines, left: Cell::new(steps), ..Shared::default() });
+        let workloads = Workload::chosen(world.random_u64() % (1 << 12));
+        let left = Cell::new(steps);
+        let shared = Rc::new(Shared { batch, racks, lines, workloads, left, ..Shared::default() });
         shared.seeds.replace((0..nodes).map(address).collect());
-        shared.note(|| format!("{nodes} nodes in {racks} rack(s), the commit log in batches: {batch}"));
+        shared.note(|| {
+            let kinds = &shared.workloads;
+            format!("{nodes} nodes in {racks} rack(s), the commit log in batches: {batch}; work: {kinds:?}")
+        });
         let mut run = Self { world, ids: Vec::new(), shared, history: History::default() };
         for _ in 0..nodes {
             run.add_node();
@@ -189,8 +195,8 @@ mod tests {
     fn seeds_find_nothing_and_everything_happens_in_them() {
         let mut counts = std::collections::BTreeMap::<&str, u64>::new();
         let mut lives = 0;
-        for seed in 0..4 {
-            let (outcome, shared) = run_counted(seed, 200, 60);
+        for seed in 0..14 {
+            let (outcome, shared) = run_counted(seed, 120, 60);
             assert_eq!(outcome.failure, None, "seed {seed}");
             lives += outcome.lives;
             for (what, count) in shared.counts.borrow().iter() {
@@ -198,10 +204,16 @@ mod tests {
             }
         }
         println!("{lives} lives, {counts:?}");
-        for what in ["inserted", "set read", "cells changed", "cells read", "schema changed", "copy compared"]
-        {
+        let often =
+            ["inserted", "set read", "cells changed", "cells read", "schema changed", "copy compared"];
+        let of_registers = ["register set", "register not set", "register read"];
+        let of_others = ["batch written", "counted", "counter read", "passing inserted", "fading inserted"];
+        for what in often.into_iter().chain(of_registers).chain(of_others) {
             assert!(counts.get(what).is_some_and(|count| *count > 20), "{what}: {counts:?} say little");
         }
-        assert!(lives > 12, "{lives} lives say little");
+        for what in ["truncated", "fading shown"] {
+            assert!(counts.get(what).is_some_and(|count| *count > 3), "{what}: {counts:?} say little");
+        }
+        assert!(lives > 40, "{lives} lives say little");
     }
 }

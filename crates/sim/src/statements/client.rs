@@ -7,9 +7,9 @@ use query::{Engine, QueryError};
 use reactor::Group;
 use wire::consistency::Consistency;
 
-use super::register::Value;
 use super::{KEYS, Shared};
 use crate::answer::{self, Sending, int};
+use crate::register::Value;
 
 /// Runs a statement; the first row of its answer, `None` for an answer that has no rows.
 pub(super) async fn execute(engine: &Engine, text: &str) -> Result<Option<Vec<answer::Value>>, QueryError> {

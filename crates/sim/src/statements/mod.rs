@@ -1,13 +1,12 @@
 //! Clients that compare and set, and clients that count, on a whole node under a seed.
 //!
 //! Each client sends statements to the query engine of the simulated node; the node is crashed at random and
-//! started again. `register` says whether what was answered has an order that keeps to the clock
+//! started again. `crate::register` says whether what was answered has an order that keeps to the clock
 //! (linearizability), `counter` whether every increment counts once. What was under way in a crash may have
 //! happened or not.
 
 mod client;
 mod counter;
-mod register;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,11 +17,11 @@ use reactor::driver::sim::{DiskFaults, World};
 use reactor::{Group, ShardInfo};
 use storage::{CommitlogSync, StorageConfig};
 
+use crate::register::Registers;
 use crate::removal::Removals;
 use crate::run::Outcome;
 use client::{Client, execute};
 use counter::Counters;
-use register::Registers;
 
 const SHARDS: usize = 2;
 /// Clients at work at once.

@@ -41,8 +41,8 @@ impl Reader<'_> {
         let enough = self.plan.calls_user.then_some(USER_ROWS);
         ReadLimits {
             rows: (!self.chooses)
-                .then(|| usize::try_from(rows.remaining).unwrap_or(usize::MAX).min(self.limits.page_rows))
-                .and_then(|most| most.checked_add(1))
+                .then(|| row_limit(rows.remaining, self.limits.page_rows))
+                .flatten()
                 .map_or(enough, |most| Some(enough.map_or(most, |enough| enough.min(most)))),
             rows_per_partition: if self.plan.distinct {
                 Some(0)
@@ -352,5 +352,26 @@ impl Resume {
             begun: state.begun,
             partition_remaining: state.partition_remaining,
         })
+    }
+}
+
+/// One row more than a page needs, which tells that there are more; `None` where there is no limit. Rows that
+/// were counted down from no limit leave none either, so `usize::MAX` is never a number of rows.
+fn row_limit(remaining: u64, page_rows: usize) -> Option<usize> {
+    let most = usize::try_from(remaining).unwrap_or(usize::MAX).min(page_rows);
+    most.checked_add(1).filter(|most| *most < usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::row_limit;
+
+    #[test]
+    fn without_a_limit_no_number_of_rows_read_makes_one_that_means_none() {
+        assert_eq!(row_limit(u64::MAX, usize::MAX), None);
+        assert_eq!(row_limit(u64::MAX - 1, usize::MAX), None, "one row was read");
+        assert_eq!(row_limit(u64::MAX - 2, usize::MAX), Some(usize::MAX - 1));
+        assert_eq!(row_limit(3, usize::MAX), Some(4));
+        assert_eq!(row_limit(u64::MAX - 1, 10), Some(11));
     }
 }
