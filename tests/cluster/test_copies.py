@@ -1,12 +1,15 @@
-"""Rows with copies on three nodes, as processes: levels, a node that is killed, what it missed and gets, conditional writes, counters, TRUNCATE."""
+"""Rows with copies on three nodes, as processes: levels, a node that is killed or stands still, what it missed and gets, conditional writes, counters, TRUNCATE."""
 
 import itertools
+import signal
 import struct
 import threading
+import time
 import unittest
+import urllib.request
 
 import native
-from test_agreement import INVALID, KEYSPACE, Nodes, until
+from test_agreement import FIRST, INVALID, KEYSPACE, Nodes, until
 
 ANY, ONE, QUORUM, ALL, SERIAL = 0, 1, 4, 5, 8
 WORKERS = 8
@@ -28,6 +31,13 @@ def ask_on(connection, statement, level=QUORUM, page_size=None):
 
 def keys(node, statement, level=QUORUM):
     return sorted(struct.unpack(">i", row[0])[0] for row in ask(node, statement, level))
+
+
+def metric(node, name):
+    """A metric of a node, over all its shards."""
+    with urllib.request.urlopen(f"http://{node.address}:9180/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{"))
 
 
 class Copies(Nodes):
@@ -189,6 +199,30 @@ class Copies(Nodes):
         message = self.refused(nodes[2], f"UPDATE l.r SET w = 2 WHERE k = 100 IF v = {value}", QUORUM, UNAVAILABLE)
         self.assertIn("QUORUM", message)
 
+    def test_reads_at_quorum_do_not_wait_for_a_node_that_stands_still(self):
+        nodes = self.three("p")
+        nodes[0].query("ALTER TABLE p.t WITH speculative_retry = '20ms'")
+        for key in range(30):
+            ask(nodes[0], f"INSERT INTO p.t (k, c) VALUES ({key}, 1)", ALL)
+        helped, times = metric(nodes[0], "ceto_coordinator_speculative_reads_helped"), []
+        with nodes[0].connect() as c:
+            nodes[2].process.send_signal(signal.SIGSTOP)
+            try:
+                # Half of these ask it. It is taken for down after two seconds.
+                for key in range(30):
+                    begin = time.monotonic()
+                    self.assertEqual(len(ask_on(c, f"SELECT c FROM p.t WHERE k = {key}")), 1)
+                    times.append(time.monotonic() - begin)
+                begin = time.monotonic()
+                self.assertEqual(len(ask_on(c, "SELECT c FROM p.t WHERE k >= 0 ALLOW FILTERING")), 30)
+                times.append(time.monotonic() - begin)
+            finally:
+                nodes[2].process.send_signal(signal.SIGCONT)
+        self.assertGreater(metric(nodes[0], "ceto_coordinator_speculative_reads_helped"), helped)
+        self.assertEqual([t for t in times if t > 1], [], "reads that waited for more than a second")
+        # The node is asked again.
+        until("a read at ALL", lambda: self.succeeds(nodes[0], "SELECT c FROM p.t WHERE k = 1", ALL))
+
     def test_other_replication_for_tables_is_refused_with_a_sentence(self):
         nodes = self.three("r")
         fewer = "ALTER KEYSPACE r WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}"
@@ -209,7 +243,7 @@ class Copies(Nodes):
         for key in range(300):
             ask(nodes[key % 2], f"INSERT INTO h.t (k, c, v) VALUES ({key}, 1, 'v')")
         pending = nodes[0].query("SELECT status, files, address FROM system_views.pending_hints")
-        self.assertEqual([(row[0], row[2]) for row in pending], [(b"DOWN", bytes([127, 0, 0, 23]))])
+        self.assertEqual([(row[0], row[2]) for row in pending], [(b"DOWN", bytes([127, 0, 0, FIRST + 2]))])
         # One of those that have hints is killed too: what the kernel has of them it delivers after its own start.
         until("hints of node 2", lambda: nodes[1].query("SELECT files FROM system_views.pending_hints"))
         nodes[1].kill()

@@ -6,8 +6,8 @@
 //! and what the level waits for (`tally`). Other nodes are reached through [`Peers`], whose requests `serve`
 //! answers there. What a replica missed is kept and delivered late (`hints`), and logged batches are finished
 //! by other nodes where their coordinator is gone (`batchlog`). `admission` limits how often one partition
-//! may be used. Writes that read first (`lwt`, `counter`) wait in one queue for each partition. This crate
-//! does not know CQL.
+//! may be used, `speculation` says when a read asks one replica more. Writes that read first (`lwt`,
+//! `counter`) wait in one queue for each partition. This crate does not know CQL.
 
 pub mod admission;
 pub mod batchlog;
@@ -25,6 +25,7 @@ pub mod read;
 pub mod replica_counts;
 pub mod replicator;
 mod serve;
+mod speculation;
 mod tally;
 mod truncate;
 pub mod write;

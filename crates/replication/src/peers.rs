@@ -2,9 +2,11 @@
 //!
 //! A request is a verb and a body in the form of `wire::node`, sent to one shard of another node; its answer
 //! is a body or a [`PeerError`]. [`network`] is the one of a node in a cluster; tests have their own.
+//! `speeds` has how fast other nodes answered.
 //! Invariant: a call ends by its deadline.
 
 mod network;
+mod speeds;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +18,7 @@ use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::{Verb, WorkGroup};
 
 pub(crate) use network::NetworkPeers;
+pub(crate) use speeds::Speeds;
 
 /// A call under way. Dropping it gives up the answer; the request may still be done.
 pub type PeerAnswer = Pin<Box<dyn Future<Output = Result<Vec<u8>, PeerError>>>>;

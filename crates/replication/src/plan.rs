@@ -9,15 +9,20 @@ use std::rc::Rc;
 
 use cluster::Nodes;
 use cluster::maps::Routing;
-use model::tablet::{Replica, TabletId};
+use model::tablet::{NodeNumber, Replica, TabletId};
 use model::{Table, Token};
 use smallvec::SmallVec;
 
 use crate::consistency::{Consistency, Scope, quorum};
 use crate::error::ReplicationError;
+use crate::peers::Speeds;
 use crate::replica_counts::{Alive, ReplicaCounts};
 use crate::replicator::Replicator;
 use crate::tally::{NO_SHARE, Share, Tally};
+
+/// How much slower than the quickest of equally near replicas one has to be so that it is asked last:
+/// Cassandra's `dynamic_snitch_badness_threshold` of 1.0.
+const BADNESS: f32 = 1.0;
 
 /// How far a replica is: the nearest are asked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,11 +184,17 @@ impl Plan {
     }
 
     /// The replicas that a read asks, as many as its level needs and the nearest first, and those that may
-    /// stand in for one that fails.
-    pub(crate) fn readers(&self) -> (SmallVec<[Planned; 5]>, SmallVec<[Planned; 5]>) {
+    /// stand in for one that fails. Of equally near ones those that are slow come last.
+    pub(crate) fn readers(&self, speeds: &Speeds) -> (SmallVec<[Planned; 5]>, SmallVec<[Planned; 5]>) {
         let mut left = self.needed.clone();
         let able = self.replicas.iter().filter(|planned| planned.is_up && planned.share != NO_SHARE);
-        able.copied().partition(|planned| {
+        let mut able: SmallVec<[Planned; 5]> = able.copied().collect();
+        for equals in able.chunk_by_mut(|a, b| a.distance == b.distance) {
+            if equals.len() > 1 && equals[0].distance > Distance::Node {
+                slow_last(equals, speeds);
+            }
+        }
+        able.into_iter().partition(|planned| {
             let left = &mut left[usize::from(planned.share)];
             let is_needed = *left > 0;
             *left = left.saturating_sub(1);
@@ -252,6 +263,25 @@ impl Replicator {
             planned => planned,
         }
     }
+}
+
+/// Puts replicas that are much slower than the quickest behind the others. The rest keeps its order, so that
+/// small differences move no reads.
+fn slow_last(equals: &mut [Planned], speeds: &Speeds) {
+    let now = reactor::coarse_now();
+    let scores: SmallVec<[(NodeNumber, f32); 5]> = equals
+        .iter()
+        .map(|planned| (planned.replica.node, speeds.score(planned.replica.node, now)))
+        .collect();
+    let most = scores.iter().map(|(_, score)| *score).fold(f32::INFINITY, f32::min) * (1.0 + BADNESS);
+    if scores.iter().all(|(_, score)| *score <= most) {
+        return;
+    }
+    let slowness = |planned: &Planned| {
+        let score = scores.iter().find(|(node, _)| *node == planned.replica.node);
+        score.map_or(0.0, |(_, score)| if *score > most { *score } else { 0.0 })
+    };
+    equals.sort_by(|a, b| slowness(a).total_cmp(&slowness(b)));
 }
 
 /// How many answers each share needs.

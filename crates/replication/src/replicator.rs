@@ -16,8 +16,9 @@ use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
 use crate::partition_line::PartitionLines;
-use crate::peers::Peers;
+use crate::peers::{Peers, Speeds};
 use crate::replica_counts::{KnownReplicaCounts, ReplicaCounts};
+use crate::speculation::Speculation;
 
 /// Bytes of writes on their way to replicas whose client has its answer; beyond it a client waits for all of
 /// its replicas.
@@ -48,6 +49,8 @@ struct Inner {
     /// The nodes and routings of the agreed state.
     view: Rc<View>,
     peers: Rc<dyn Peers>,
+    speeds: Rc<Speeds>,
+    speculation: Speculation,
     late_bytes: Semaphore,
     acceptor: Acceptor,
     limiter: RateLimiter,
@@ -82,6 +85,8 @@ impl Replicator {
             view,
             data_center: data_center.into(),
             peers,
+            speeds: Rc::default(),
+            speculation: Speculation::new(),
             late_bytes: Semaphore::new(LATE_BYTES_MAX),
             replica_counts: RefCell::new(KnownReplicaCounts::default()),
             retries: Rc::default(),
@@ -166,6 +171,16 @@ impl Replicator {
     /// The way to other nodes.
     pub(crate) fn peers(&self) -> &dyn Peers {
         &*self.0.peers
+    }
+
+    /// How fast other nodes answered this shard's reads.
+    pub(crate) fn speeds(&self) -> &Rc<Speeds> {
+        &self.0.speeds
+    }
+
+    /// When reads that this shard coordinates ask one replica more.
+    pub(crate) fn speculation(&self) -> &Speculation {
+        &self.0.speculation
     }
 
     /// Takes all the room for writes that go on behind their answers: for tests.

@@ -35,8 +35,10 @@ const PROTOCOL_VERSIONS: (u8, u8) = (1, 1);
 const ASK_WITHIN: Duration = Duration::from_secs(2);
 /// How long a request to join may take: it waits for a majority of the others.
 const JOIN_WITHIN: Duration = Duration::from_secs(30);
-/// Time between two rounds of questions to the seeds.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Time between the first two rounds of questions to the seeds; it doubles up to the other. Nodes that are
+/// started together find each other soon.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+const ASK_AGAIN_MAX: Duration = Duration::from_millis(500);
 /// How often a waiting start says why it waits.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
@@ -215,7 +217,7 @@ impl Membership {
 
     /// Asks the seeds until this node may found a cluster (`None`) or was taken into one.
     async fn found_or_join(self: &Rc<Self>) -> Result<Option<Snapshot>, StorageError> {
-        let mut told = None;
+        let (mut told, mut pause) = (None, ASK_AGAIN);
         loop {
             let answers = self.ask_seeds().await;
             let may_found = self.promise.borrow().may_found(reactor::now());
@@ -232,7 +234,8 @@ impl Membership {
                 told = Some(reactor::now());
                 reactor::info!("this node waits for a cluster: {reason}");
             }
-            reactor::sleep(ASK_AGAIN).await;
+            reactor::sleep(pause).await;
+            pause = ASK_AGAIN_MAX.min(2 * pause);
         }
     }
 

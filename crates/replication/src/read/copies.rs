@@ -1,8 +1,10 @@
 //! Reads one page of a part from several replicas, or from one on another node.
 //!
 //! Of one partition the nearest replica sends contents and the others digests; unless those agree, contents
-//! are taken from all. Of a range all send contents. What the merge shows that a replica lacks is written to
-//! it before the read goes on, so that a value that was read at a level is not lost to the next reader at it.
+//! are taken from all. Of a range all send contents. Where they take too long one replica more is asked
+//! (`speculation`), and one more for contents behind digests. What the merge shows that a replica lacks is
+//! written to it before the read goes on, so that a value that was read at a level is not lost to the next
+//! reader at it.
 
 use model::reconcile::Purge;
 use reactor::Deadline;
@@ -11,7 +13,7 @@ use storage::{PartitionRange, ReadCommand};
 use wire::node::NodeError;
 use wire::node::answer::Answer;
 
-use super::ask::{Question, Replies};
+use super::ask::{More, Question, Replies};
 use super::collect::{Reading, Watched};
 use super::merge::{Merge, Merged, Next};
 use super::position::behind;
@@ -20,7 +22,8 @@ use super::replica::{Reply, Want};
 use super::rest::{Part, Rest};
 use super::{ReadLimits, repair};
 use crate::error::{ReplicaFailure, ReplicationError};
-use crate::plan::{Plan, Planned};
+use crate::plan::{Distance, Plan, Planned};
+use crate::speculation::{Kind, Retry};
 use crate::tally::Ended;
 
 /// The table option `read_repair` that leaves replicas as they are.
@@ -128,26 +131,59 @@ fn go_on(next: Next, rest: Rest) -> Part {
 
 /// Contents of as many replicas as the level needs, or of one with whose contents the others agree.
 async fn contents(question: &Question<'_>) -> Result<Replies, Ended> {
-    let (readers, spares) = question.plan.readers();
-    let compares = readers.len() > 1 && matches!(question.command.range, PartitionRange::Key(_));
-    let want = |at: usize| match (compares, at) {
+    let Question { replicator, plan, command, deadline, .. } = question;
+    let (mut readers, mut spares) = plan.readers(replicator.speeds());
+    let needed = readers.len();
+    let kind = question.kind();
+    let asks_others = readers.iter().any(|planned| planned.distance > Distance::Node);
+    let begin = reactor::now();
+    let retry = match spares.first() {
+        Some(_) if asks_others => {
+            let (schema, may_take) = (replicator.storage().borrow_schema(), deadline.instant() - begin);
+            replicator.speculation().retry(&schema, &command.table, kind, may_take)
+        }
+        _ => Retry::Never,
+    };
+    let more = match retry {
+        Retry::Never => More::No,
+        Retry::AtOnce => {
+            readers.push(spares.remove(0));
+            More::LastReader
+        }
+        Retry::After(time) => More::At(Deadline::at(begin + time)),
+    };
+    let compares = needed > 1 && kind == Kind::Partition;
+    // Of one replica more than needed any may be left out, so that two send contents.
+    let of_data = 1 + readers.len() - needed;
+    let want = |at: usize| match (compares, at < of_data) {
         (false, _) => Want::Contents,
-        (true, 0) => Want::ContentsAndDigest,
-        (true, _) => Want::Digest,
+        (true, true) => Want::ContentsAndDigest,
+        (true, false) => Want::Digest,
     };
     let readers: SmallVec<[(Planned, Want); 5]> =
         readers.iter().enumerate().map(|(at, planned)| (*planned, want(at))).collect();
-    let replies = question.ask(Replies::new(), &readers, &spares).await?;
+    let replies = question.ask(Replies::new(), &readers, &spares, more).await?;
     if !compares || agree(&replies) {
         return Ok(replies);
     }
-    let was_asked = |spare: &Planned| replies.iter().any(|(planned, _)| planned.replica == spare.replica);
-    let spares: SmallVec<[Planned; 5]> = spares.iter().filter(|spare| !was_asked(spare)).copied().collect();
+    // Those that were asked and have not answered come last.
+    let has_replied = |planned: &Planned| replies.iter().any(|(of, _)| of.replica == planned.replica);
+    let asked = readers.iter().map(|(planned, _)| planned);
+    let mut spares: SmallVec<[Planned; 5]> =
+        spares.iter().chain(asked).filter(|planned| !has_replied(planned)).copied().collect();
     let (held, digests): (Replies, Replies) =
         replies.into_iter().partition(|(_, reply)| matches!(reply, Reply::Contents(..)));
-    let again: SmallVec<[(Planned, Want); 5]> =
+    let mut again: SmallVec<[(Planned, Want); 5]> =
         digests.iter().map(|(planned, _)| (*planned, Want::Contents)).collect();
-    question.ask(held, &again, &spares).await
+    let more = match retry {
+        Retry::After(time) => More::At(Deadline::after(time)),
+        Retry::AtOnce if !again.is_empty() && !spares.is_empty() => {
+            again.push((spares.remove(0), Want::Contents));
+            More::LastReader
+        }
+        Retry::AtOnce | Retry::Never => More::No,
+    };
+    question.ask(held, &again, &spares, more).await
 }
 
 /// Whether all digests are those of the contents.

@@ -151,7 +151,8 @@ fn timeouts_and_failures_have_the_counts_of_those_who_answered() {
 #[test]
 fn a_read_that_has_the_data_and_too_few_digests_says_so() {
     let ran = run(1, || async {
-        let nodes = Nodes::open(&RF3, &THREE, &[1, 2, 3], 0).await;
+        let mut nodes = Nodes::open(&RF3, &THREE, &[1, 2, 3], 0).await;
+        nodes.speculate("NEVER").await;
         write(&nodes, Consistency::All).await.expect("a write");
         nodes.others.set(2, Mood::Silent);
         let error = read(&nodes, Consistency::Quorum).await.expect_err("node 2 is asked and is silent");

@@ -11,6 +11,7 @@ mod nodes;
 mod pages;
 mod refused;
 mod repair;
+mod speculation;
 
 #[path = "../../../storage/tests/reads/heard.rs"]
 #[allow(dead_code, reason = "this test uses its part")]

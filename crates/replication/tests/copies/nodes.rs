@@ -55,6 +55,10 @@ pub(crate) enum Mood {
     Down,
     /// It does not answer.
     Silent,
+    /// It answers all but requests for data.
+    KeepsData,
+    /// It answers after so long.
+    Late(Duration),
     /// Its connection breaks.
     Breaks,
     /// The same, after those of others.
@@ -120,9 +124,10 @@ impl Peers for Others {
             return fault(PeerErrorKind::Stale);
         }
         match self.mood(node) {
-            Mood::Serves => {}
+            Mood::Serves | Mood::Late(_) => {}
+            Mood::KeepsData if call.verb != Verb::Read => {}
             Mood::Down => panic!("node {node} is down and was asked"),
-            Mood::Silent => return Box::pin(pending()),
+            Mood::Silent | Mood::KeepsData => return Box::pin(pending()),
             Mood::Breaks => return fault(PeerErrorKind::Unreachable),
             Mood::BreaksLate => {
                 let broken = fault(PeerErrorKind::Unreachable);
@@ -137,7 +142,11 @@ impl Peers for Others {
             return fault(PeerErrorKind::Failed);
         }
         self.calls.borrow_mut().push((node, call.verb));
-        let (slow, lies) = (self.slow.get(), self.lies.get());
+        let slow = match self.mood(node) {
+            Mood::Late(time) => Some(time),
+            _ => self.slow.get(),
+        };
+        let lies = self.lies.get();
         let replicator = self.replicator.borrow().clone().expect("the test has begun");
         Box::pin(async move {
             if let Some(time) = slow {
@@ -300,6 +309,16 @@ impl Nodes {
         let map = MapParts { version, log2: 1, tablets: vec![placed; 2], truncated: 0 };
         let nodes = (*View::here().nodes()).clone();
         View::here().pretend(nodes, TABLE, map);
+    }
+
+    /// Gives the table another `speculative_retry`.
+    pub(crate) async fn speculate(&mut self, policy: &str) {
+        let mut definition = self.table.definition().clone();
+        definition.options.speculative_retry = policy.to_owned();
+        definition.revision += 1;
+        let change = SchemaChange::AlterTable(Box::new(definition));
+        cluster::change_schema(&change).await.expect("an altered table");
+        self.table = self.storage().schema().table_by_id(TABLE).cloned().expect("the table");
     }
 
     /// Gives a write to one node.
