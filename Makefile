@@ -2,7 +2,7 @@
 #   make run      build in release and start a node on 127.0.0.1:9042, data in ./ceto-data
 #   make check    format, lints, unit tests: the quick loop
 #   make test     everything CI runs (sets up what it needs itself)
-#   make bench    the numbers kept in perf/; SHORT=1: everything once, in a few minutes; SCENARIO="s1 s3": those of perf/bench
+#   make bench    the numbers kept in perf/; SHORT=1: everything once, in a few minutes; SCENARIO="s1 s3": those of perf/bench, with SHORT=1 a twentieth
 #   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
 #   make sim SEED=n | SEEDS=a..b   replay or search in simulation; WORLD=storage | statements | cluster: in that one alone
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
@@ -64,7 +64,7 @@ sanitize:
 	  --target $(shell rustc -vV | sed -n 's/^host: //p') --target-dir target/sanitize
 
 bench: release
-	$(if $(SCENARIO),perf/bench $(SCENARIO),$(if $(SHORT),ROUNDS=1 SECONDS_EACH=1 perf/run.sh --only counts --only loopback --only start --only bench,perf/run.sh))
+	$(if $(SCENARIO),perf/bench $(if $(SHORT),--short) $(SCENARIO),$(if $(SHORT),ROUNDS=1 SECONDS_EACH=1 perf/run.sh --only counts --only loopback --only start --only bench,perf/run.sh))
 
 fuzz:
 	fuzz/run.sh $(FUZZ_SECONDS)

@@ -75,21 +75,24 @@ def percentiles(counts, wanted):
     return found + [ascending[-1][0] if ascending else 0] * len(wanted)
 
 
-def windows(path, seconds, clock="rt"):
-    """Histograms of a log by window: (start in seconds, counts); `clock` rt where the log has it, else st."""
+def intervals(path, clock="rt"):
+    """Histograms of a log: (start, length, text), in seconds from one zero; `clock` rt where the log has it, else st."""
     rows = []
     with open(path) as log:
         for line in log:
             if not line.startswith("Tag="):
                 continue
-            tag, start, _, _, text = line.rstrip("\n").split(",", 4)
-            rows.append((tag[4:], float(start), text))
-    if not any(tag.endswith("-" + clock) for tag, _, _ in rows):
+            tag, start, length, _, text = line.rstrip("\n").split(",", 4)
+            rows.append((tag[4:], float(start), float(length), text))
+    if not any(tag.endswith("-" + clock) for tag, *_ in rows):
         clock = "st"
+    return [row[1:] for row in rows if row[0].endswith("-" + clock)]
+
+
+def windows(path, seconds):
+    """Histograms of a log by window: (start in seconds, counts)."""
     found, first = {}, None
-    for tag, start, text in rows:
-        if not tag.endswith("-" + clock):
-            continue
+    for start, _, text in intervals(path):
         first = start if first is None else first
         merge(found.setdefault(int((start - first) // seconds), {}), decode(text))
     return [(window * seconds, counts) for window, counts in sorted(found.items())]

@@ -4,6 +4,8 @@ import json
 import os
 import statistics
 
+from . import aims
+
 NAMES = ["p50", "p95", "p99", "p99.9", "p99.99", "max"]
 COLOURS = {"ceto": "#2458a6", "cassandra": "#c05020", "cassandra-latest": "#8a6d00"}
 
@@ -71,7 +73,7 @@ def body(results):
 def scenario(steps):
     groups = {}
     for step in steps:
-        groups.setdefault((step["step"], step["shards"]), {}).setdefault(step["server"], []).append(step)
+        groups.setdefault((step["step"], cores(step)), {}).setdefault(step["server"], []).append(step)
     rows, idle_rows = [], []
     for (name, shards), by_server in groups.items():
         peers = [server for server in by_server if server != "ceto"]
@@ -79,17 +81,21 @@ def scenario(steps):
             good = [run for run in runs if "failure" not in run and "skipped" not in run]
             if not good:
                 why = runs[0].get("skipped") or "failed: " + runs[0]["failure"][:120]
-                rows.append([name, shards, server, why] + [""] * 10)
+                rows.append([name, shards, server, why] + [""] * 11)
                 continue
             if "connections" in good[0]:
                 idle_rows.append([name, server, good[0]["connections"], f"{median(good, 'bytes_each'):.0f}",
                                   f"{100 * median(good, 'busy'):.2f} %"])
                 continue
+            if "rate" not in good[0]:
+                continue  # a figure of the table of aims
             rate, rates = median(good, "rate"), [run["rate"] for run in good]
+            per_core = median(good, "per_core")
             ratio = ""
             if server == "ceto" and peers:
                 ratio = ", ".join(
                     f"{times(rate, median(by_server[peer], 'rate'))}x rate, "
+                    f"{times(per_core, median(by_server[peer], 'per_core'))}x per busy core, "
                     f"{times(percentile(good, 3), percentile(by_server[peer], 3))}x p99.9 of {peer}"
                     for peer in peers)
             to = groups.get((good[0].get("compare_to"), shards), {}).get(server)
@@ -100,10 +106,15 @@ def scenario(steps):
             spread = f" ({min(rates):,.0f}-{max(rates):,.0f})" if len(rates) > 1 else ""
             rows.append([name, f"{shards}{shared}", server, f"{rate:,.0f}{spread}",
                          *(ms(percentile(good, place)) for place in range(6)),
-                         f"{median(good, 'errors'):.0f}", stalled(good), busy, ratio])
+                         f"{median(good, 'errors'):.0f}", stalled(good), busy,
+                         f"{per_core:,.0f}" if per_core else "", ratio])
     if rows:
         yield "table", ["step", "cores", "server", "op/s", *(f"{name} ms" for name in NAMES), "errors", "stalls",
-                        "server busy", "ceto is"], rows
+                        "server busy", "op/s per busy core", "ceto is"], rows
+    if any(step.get("nodes", 1) > 1 for step in steps):
+        names = list(dict.fromkeys(step["server"] for step in steps))
+        yield "table", ["of the cluster", *names, "ceto by the first peer", "aim"], list(aims.table(steps, names))
+        yield "p", "Aims are most values where nothing else is said."
     if any(step.get("stalls") for step in steps):
         yield "p", ("Stalls: times that a shard held its core beyond 5 ms, by what held it, all rounds together; `preempted` is "
                     "another process on that core.")
@@ -129,13 +140,18 @@ def scenario(steps):
                 yield "plot", f"{name}, {shards} core(s), last round", unit, lines
 
 
+def cores(step):
+    """Shards of a node; of a cluster a text, with the number of nodes."""
+    return step["shards"] if step.get("nodes", 1) == 1 else f"{step['nodes']} nodes of {step['shards']}"
+
+
 def scaled(groups):
     """How the rate grows with the cores, where a step was measured with several numbers of them."""
     ones = {}
     for (name, shards), by_server in groups.items():
         for server, runs in by_server.items():
             rate = median(runs, "rate")
-            if rate:
+            if rate and isinstance(shards, int):
                 ones.setdefault((name, server), {})[shards] = rate
     for (name, server), rates in ones.items():
         if len(rates) > 1 and 1 in rates:

@@ -4,17 +4,15 @@ import json
 import os
 import platform
 import re
-import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-from . import hdr, scenario, servers
+from . import clusters, hdr, probes, scenario, servers
 from .clock import Clock
 
 WINDOW_S = 30
@@ -36,7 +34,7 @@ class House:
         self.process = None
 
     def cpus(self, shards):
-        """Cores of the server and of the client; the same ones only where there are too few."""
+        """Cores of the servers and of the client; the same ones only where there are too few."""
         if self.options.server_cpus and self.options.client_cpus:
             return self.options.server_cpus, self.options.client_cpus, False
         server = self.allowed[:shards]
@@ -59,57 +57,85 @@ class House:
         wanted = self.options.servers.split(",") if self.options.servers else one.servers
         names = [name for name in one.servers if name in wanted]
         for shards in one.shards:
+            # Nodes of a cluster share what cores there are; shards of a node have one each.
             if shards > len(self.allowed):
                 print(f"{one.name}: {shards} shards are more than there are cores, left out", file=sys.stderr)
                 continue
             for turn in range(self.options.rounds):
-                for name in names:
-                    self.run_turn(one, name, shards, turn)
+                for nodes in one.nodes:
+                    is_extra = nodes == 1 and len(one.nodes) > 1
+                    for name in [name for name in names if not is_extra or name in one.alone]:
+                        self.run_turn(one, name, nodes, shards, turn)
 
-    def run_turn(self, one, name, shards, turn):
-        print(f"{one.name}: {name}, {shards} core(s), round {turn + 1} of {self.options.rounds}", file=sys.stderr)
+    def server(self, one, name, nodes, shards, work, cpus):
+        profile = "latest" if name.endswith("latest") else "stock"
+        match name == "ceto", nodes > 1:
+            case True, False:
+                return servers.Ceto(self.binary, work, cpus, shards, one.memory, one.io_properties)
+            case True, True:
+                return clusters.Ceto(self.binary, work, cpus, nodes, shards, one.memory)
+            case False, False:
+                return servers.Cassandra(profile, work, cpus, HEAP)
+        return clusters.Cassandra(profile, work, cpus, nodes, HEAP)
+
+    def run_turn(self, one, name, nodes, shards, turn):
+        steps = [step for step in one.steps if step.nodes in (0, nodes) and (not step.only or name in step.only)
+                 and not (self.options.short and step.short and name not in step.short)]
+        if not steps:
+            return
+        print(f"{one.name}: {name}, {f'{nodes} nodes of ' if nodes > 1 else ''}{shards} core(s), "
+              f"round {turn + 1} of {self.options.rounds}", file=sys.stderr)
         work = tempfile.mkdtemp(prefix="ceto-bench-", dir=self.options.work)
-        server_cpus, client_cpus, shared = self.cpus(shards)
-        if name == "ceto":
-            server = servers.Ceto(self.binary, work, server_cpus, shards, one.memory, one.io_properties)
-        else:
-            profile = "latest" if name.endswith("latest") else "stock"
-            server = servers.Cassandra(profile, work, server_cpus, HEAP)
-        at = {"scenario": one.name, "server": name, "shards": shards, "round": turn, "shared_cores": shared}
+        server_cpus, client_cpus, shared = self.cpus(nodes * shards)
+        server = self.server(one, name, nodes, shards, work, server_cpus)
+        at = {"scenario": one.name, "server": name, "nodes": nodes, "shards": shards, "round": turn,
+              "shared_cores": shared}
         try:
             server.start()
             at["version"] = server.version()
-            for step in one.steps:
-                if step.only and name not in step.only:
-                    continue
+            for step in steps:
                 result = at | {"step": step.name, "measure": step.measure, "compare_to": step.compare_to}
+                began = time.monotonic()
                 try:
-                    result |= self.run_step(step, server, client_cpus, shared, work)
+                    result |= self.run_step(step, server, nodes, client_cpus, shared, work)
                 except servers.Lacking as lack:
                     result["skipped"] = str(lack)
                 except (servers.Failed, OSError, subprocess.SubprocessError, ValueError) as error:
                     result["failure"] = str(error)
+                result["step_seconds"] = time.monotonic() - began
                 if step.measure or "failure" in result:
                     self.steps.append(result)
                 if "failure" in result and not step.measure:
                     break  # what follows would measure something else
-        except servers.Failed as error:
+        except (servers.Failed, OSError, subprocess.SubprocessError, ValueError) as error:
             self.steps.append(at | {"step": "start", "measure": True, "failure": str(error)})
         finally:
             server.stop()
             shutil.rmtree(work, ignore_errors=True)
 
-    def run_step(self, step, server, client_cpus, shared, work):
+    def run_step(self, step, server, nodes, client_cpus, shared, work):
         scale = self.options.scale
         if step.cold:
             server.stop()
             servers.forget_pages(work)
             server.start()
         if step.settle_s:
-            settle(server, max(1, step.settle_s * min(1, scale)))
-        args = scenario.scaled(step.args, scale)
-        stalls_before = server.stalls()
-        before, disk_before, began = servers.used(server.pid()), servers.disk(server.pid()), time.monotonic()
+            probes.settle(server, max(1, step.settle_s * min(1, scale)))
+        args = scenario.scaled(step.args, scale, nodes)
+        match step.kind:
+            case "first-answer":
+                return {"first_answer_s": server.first_answer_s}
+            case "quiet":
+                return probes.quiet(args, server)
+            case "schema":
+                command, _ = self.stress_command(args, [server.host], server.port, client_cpus, work)
+                return probes.schema(command, server)
+            case "ddl":
+                return probes.ddl(args, server)
+            case "kill":
+                return self.kill(args, step.kill_after_s, server, client_cpus, work)
+        stalls_before, pids = server.stalls(), server.pids()
+        before, disk_before, began = servers.used(pids), servers.disk(pids), time.monotonic()
         meanwhile = Meanwhile(server) if step.during == "compact" else None
         clock, client_cpus = Clock.beside(client_cpus) if step.clock and not shared else (None, client_cpus)
         try:
@@ -118,7 +144,7 @@ class House:
             elif step.kind == "load":
                 result = self.load(args, server, client_cpus)
             else:
-                result = idle(args, server)
+                result = probes.idle(args, server)
             if meanwhile:
                 result["compaction"] = meanwhile.end()
         finally:
@@ -126,9 +152,11 @@ class House:
         if held:
             result["clock"] = held
         elapsed = time.monotonic() - began
-        after, disk_after = servers.used(server.pid()), servers.disk(server.pid())
+        after, disk_after = servers.used(pids), servers.disk(pids)
         result["stalls"] = {kind: count - stalls_before.get(kind, 0) for kind, count in server.stalls().items()}
         result["server_busy"] = (after[0] - before[0]) / elapsed
+        if result.get("operations") and after[0] > before[0]:
+            result["per_core"] = result["operations"] / (after[0] - before[0])
         result["server_bytes"] = after[1]
         if disk_before and disk_after:
             result["disk_read_bytes"] = disk_after[0] - disk_before[0]
@@ -142,13 +170,8 @@ class House:
         return command
 
     def stress(self, args, server, client_cpus, work):
-        log = os.path.join(work, "latencies.hdr")
-        if os.path.exists(log):
-            os.remove(log)
-        words = ["stress", *split(args), "-node", server.host, "-port", f"native={server.port}",
-                 "-log", f"hdrfile={log}"]
-        output = client_output(self.client(client_cpus, words))
-        result = stress_report(output)
+        command, log = self.stress_command(args, [server.host], server.port, client_cpus, work)
+        result = stress_report(client_output(command))
         window = max(1, WINDOW_S * min(1, self.options.scale))
         windows, whole = [], {}
         if os.path.exists(log):
@@ -159,7 +182,23 @@ class House:
         if whole:
             result["percentiles_ms"] = [value / 1e6 for value in hdr.percentiles(whole, PERCENTILES)]
             result["windows"] = windows
+            result["operations"] = sum(whole.values())
         return result
+
+    def stress_command(self, args, node_words, port, client_cpus, work):
+        log = os.path.join(work, "latencies.hdr")
+        if os.path.exists(log):
+            os.remove(log)
+        words = ["stress", *split(args), "-node", *node_words, "-port", f"native={port}", "-log", f"hdrfile={log}"]
+        return self.client(client_cpus, words), log
+
+    def kill(self, args, after_s, cluster, client_cpus, work):
+        """A load of the nodes that stay while the last one is killed."""
+        stay = ["whitelist", ",".join(cluster.hosts[:-1])]
+        command, log = self.stress_command(args, stay, cluster.port, client_cpus, work)
+        seconds = int(re.search(r"duration=(\d+)s", args)[1])
+        result, output = probes.kill(command, log, cluster, after_s, seconds)
+        return result | {"errors_counted": stress_report(output)["errors"], "command": f"kill {args}"}
 
     def load(self, args, server, client_cpus):
         words = ["perf", "load", "--host", server.host, "--port", str(server.port), "--json", *split(args)]
@@ -220,43 +259,6 @@ class Meanwhile:
         if "failure" in self.outcome:
             raise servers.Failed(f"no compaction: {self.outcome['failure']}")
         return self.outcome
-
-
-def idle(args, server):
-    """Connections that shake hands and then say nothing: memory of each, and processor time of all."""
-    count, seconds = (int(word) for word in args.split())
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 200)), hard))
-    startup = b"\x04\x00\x00\x00\x01\x00\x00\x00\x16\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0"
-    before = servers.used(server.pid())[1]
-    opened = []
-    try:
-        for _ in range(count):
-            one = socket.create_connection((server.host, server.port), 30)
-            opened.append(one)
-            one.settimeout(30)
-            one.sendall(startup)
-            head = one.recv(64)
-            if len(head) < 9 or head[4] != 2:
-                raise servers.Failed("a connection was not greeted with READY")
-        began, resident = servers.used(server.pid())
-        time.sleep(seconds)
-        ended, _ = servers.used(server.pid())
-    finally:
-        for one in opened:
-            one.close()
-    return {"connections": count, "bytes_each": (resident - before) / count,
-            "busy": (ended - began) / seconds, "seconds": seconds}
-
-
-def settle(server, most):
-    """Waits until the server uses no processor to speak of, for half a second, at most `most` seconds."""
-    deadline = time.monotonic() + most
-    while time.monotonic() < deadline:
-        before = servers.used(server.pid())[0]
-        time.sleep(0.5)
-        if servers.used(server.pid())[0] - before < 0.03:
-            return
 
 
 def split(args):

@@ -1,7 +1,8 @@
 """Scenarios as files: what they are for, which servers, which steps; scaled and spread out over their matrix.
 
 A number in braces is scaled: {rows:1000000} times SCALE, at least ROWS_MIN; {s:60} as a duration in seconds, at least
-SECONDS_MIN; {ops:5000} (a rate) is not scaled, as the machine stays the same. {name} is a value of the matrix.
+SECONDS_MIN; {ops:5000} (a rate) is not scaled, as the machine stays the same. {name} is a value of the matrix, {nodes} the
+number of nodes.
 """
 import glob
 import itertools
@@ -13,22 +14,27 @@ from dataclasses import dataclass, field
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROWS_MIN = 200
 SECONDS_MIN = 1
-KINDS = ("stress", "load", "idle")
+KINDS = ("stress", "load", "idle", "first-answer", "quiet", "schema", "ddl", "kill")
+CLUSTER_KINDS = KINDS[3:]
 FIELDS = {"name", "about", "kind", "args", "matrix", "measure", "during", "cold", "only", "settle_s", "compare_to",
-          "clock"}
+          "clock", "nodes", "kill_after_s",
+          "short"}
 
 
 @dataclass
 class Step:
     """One thing that is done to a server."""
     name: str
-    kind: str                       # stress: ceto stress; load: ceto perf load; idle: connections that say nothing
+    kind: str                       # stress: ceto stress; load: ceto perf load; the others: probes.py
     args: str
     measure: bool = True            # no: it prepares what follows
     during: str = ""                # compact: a major compaction runs meanwhile
     cold: bool = False              # the server is started again first, and the page cache has nothing of its files
     only: list = field(default_factory=list)
+    short: list = field(default_factory=list)  # servers that have this step in the short form; none named: all
     settle_s: float = 0             # most seconds to wait for background work to end before
+    nodes: int = 0                  # only with so many nodes; 0: with any number
+    kill_after_s: float = 0         # of kind kill: seconds of the load before a node is killed
     clock: bool = False             # beside it a process that only reads the clock, on a core of its own where there is one
     compare_to: str = ""            # a step whose latency this one's is a multiple of, in the report
 
@@ -39,7 +45,9 @@ class Scenario:
     title: str
     about: str
     servers: list
-    shards: list
+    shards: list                    # of each node
+    nodes: list
+    alone: list                     # where `nodes` has 1 beside others: the servers that are measured as one node, too
     memory: str
     io_properties: str
     steps: list
@@ -65,29 +73,41 @@ def load(path):
             raise Mistake(f"{path}: no such field of a step: {', '.join(sorted(unknown))}")
         if step.get("kind", "stress") not in KINDS:
             raise Mistake(f"{path}: {step['name']}: no such kind: {step['kind']}")
+        if step.get("kind") in CLUSTER_KINDS and step.get("nodes", 0) < 2:
+            raise Mistake(f"{path}: {step['name']}: {step['kind']} is of clusters: give `nodes`")
+        if step.get("kind") == "kill" and not ("kill_after_s" in step and re.search(r"duration=\d+s", step["args"])):
+            raise Mistake(f"{path}: {step['name']}: give `kill_after_s`, and duration=Ns in `args`")
         matrix = step.get("matrix", {})
         for values in itertools.product(*matrix.values()):
             given = dict(zip(matrix, values))
             suffix = "".join(f" {key}={value}" for key, value in given.items())
             steps.append(Step(
-                name=step["name"] + suffix, kind=step.get("kind", "stress"), args=fill(step["args"], given),
+                name=step["name"] + suffix, kind=step.get("kind", "stress"), args=fill(step.get("args", ""), given),
                 measure=step.get("measure", True), during=step.get("during", ""), cold=step.get("cold", False),
                 only=step.get("only", []), settle_s=step.get("settle_s", 0),
-                compare_to=step.get("compare_to", ""), clock=step.get("clock", False)))
-    shards = raw.get("shards", 1)
+                compare_to=step.get("compare_to", ""), clock=step.get("clock", False),
+                nodes=step.get("nodes", 0), kill_after_s=step.get("kill_after_s", 0),
+                short=step.get("short", [])))
     return Scenario(
         name=name, title=raw["title"], about=raw.get("about", ""), servers=raw.get("servers", ["ceto", "cassandra"]),
-        shards=shards if isinstance(shards, list) else [shards], memory=raw.get("memory", "1G"),
+        shards=several(raw.get("shards", 1)), nodes=several(raw.get("nodes", 1)),
+        alone=raw.get("alone", []), memory=raw.get("memory", "1G"),
         io_properties=raw.get("io_properties", ""), steps=steps)
 
 
+def several(value):
+    return value if isinstance(value, list) else [value]
+
+
 def fill(text, given):
-    """Values of the matrix; numbers stay in their braces until the scale is known."""
-    return re.sub(r"\{(\w+)\}", lambda found: str(given[found[1]]), text)
+    """Values of the matrix; numbers stay in their braces until the scale is known, and {nodes} until the turn is."""
+    return re.sub(r"\{(\w+)\}", lambda found: found[0] if found[1] == "nodes" else str(given[found[1]]), text)
 
 
-def scaled(text, scale):
-    """The text with its numbers for this scale."""
+def scaled(text, scale, nodes):
+    """The text with its numbers for this scale and this many nodes."""
+    text = text.replace("{nodes}", str(nodes))
+
     def number(found):
         kind, value = found[1], float(found[2])
         match kind:

@@ -1,4 +1,7 @@
-"""Starts and stops the servers under test, one at a time, and tells what they use."""
+"""Starts and stops the servers under test that are one node, one at a time, and tells what processes use.
+
+Clusters of several nodes: clusters.py.
+"""
 import os
 import re
 import signal
@@ -80,8 +83,8 @@ class Ceto:
         self.process = None
         self.log.close()
 
-    def pid(self):
-        return self.process.pid
+    def pids(self):
+        return [self.process.pid]
 
     def compact(self):
         """Runs a major compaction of the load's table to its end."""
@@ -90,14 +93,7 @@ class Ceto:
         text_of([self.binary, "ctl", "-h", self.host, "compact", "keyspace1", "standard1"])
 
     def stalls(self):
-        """Times that a shard's core was held beyond the stall detector's threshold (5 ms), by who held it."""
-        with urllib.request.urlopen(f"http://{self.host}:{METRICS_PORT}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        counts = {}
-        for labels, value in re.findall(r"^reactor_stalls_total{([^}]*)} (\d+)", text, re.M):
-            kind = re.search(r'kind="([^"]*)"', labels)[1]
-            counts[kind] = counts.get(kind, 0) + int(value)
-        return counts
+        return stalls(self.host, METRICS_PORT)
 
     def version(self):
         return text_of([self.binary, "--version"]).strip()
@@ -116,15 +112,15 @@ class Cassandra:
     def start(self):
         os.makedirs(self.work, exist_ok=True)
         text_of([os.path.join(PEER, "start.sh"), self.host, self.cpus], env=self.environment)
-        weigh(self.pid())
+        weigh(self.pids()[0])
 
     def stop(self):
         subprocess.run([os.path.join(PEER, "stop.sh"), self.host], env=self.environment, check=False,
                        stdout=subprocess.DEVNULL)
 
-    def pid(self):
+    def pids(self):
         with open(os.path.join(self.work, "pid")) as file:
-            return int(file.read())
+            return [int(file.read())]
 
     def compact(self):
         nodetool = os.path.join(PEER, "nodetool.sh")
@@ -137,6 +133,17 @@ class Cassandra:
 
     def version(self):
         return f"Apache Cassandra 5.0.6, {self.environment['PROFILE']} settings, heap {self.environment['HEAP']}"
+
+
+def stalls(host, metrics_port):
+    """Times that a shard's core was held beyond the stall detector's threshold (5 ms), by who held it."""
+    with urllib.request.urlopen(f"http://{host}:{metrics_port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    counts = {}
+    for labels, value in re.findall(r"^reactor_stalls_total{([^}]*)} (\d+)", text, re.M):
+        kind = re.search(r'kind="([^"]*)"', labels)[1]
+        counts[kind] = counts.get(kind, 0) + int(value)
+    return counts
 
 
 def weigh(pid):
@@ -165,19 +172,25 @@ def forget_pages(directory):
                 os.close(file)
 
 
-def used(pid):
-    """Processor seconds and resident bytes of a process."""
-    with open(f"/proc/{pid}/stat") as stat:
-        fields = stat.read().rsplit(")", 1)[1].split()
-    seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return seconds, int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+def used(pids):
+    """Processor seconds and resident bytes of processes together."""
+    seconds, resident = 0.0, 0
+    for pid in pids:
+        with open(f"/proc/{pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        resident += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+    return seconds, resident
 
 
-def disk(pid):
-    """Bytes a process had read from the disk and written to it, where the system tells."""
-    try:
-        with open(f"/proc/{pid}/io") as file:
-            found = dict(line.split(": ") for line in file.read().splitlines())
-    except OSError:
-        return None
-    return int(found["read_bytes"]), int(found["write_bytes"])
+def disk(pids):
+    """Bytes that processes had read from the disk and written to it, where the system tells."""
+    read, written = 0, 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/io") as file:
+                found = dict(line.split(": ") for line in file.read().splitlines())
+        except OSError:
+            return None
+        read, written = read + int(found["read_bytes"]), written + int(found["write_bytes"])
+    return read, written

@@ -10,66 +10,16 @@ use std::time::Duration;
 
 use reactor::{Deadline, GateHold};
 
+use crate::commitlog::OldHolds;
+pub use crate::commitlog::batch::{KeptBatch, LoggedBatch};
 use crate::commitlog::format::EntryKind;
 pub use crate::commitlog::replay::BatchOrigin;
-use crate::commitlog::replay::{BatchId, Kept, OldLog, encode_batch, encode_kept};
-use crate::commitlog::{Hold, OldHolds};
+use crate::commitlog::replay::{BatchId, OldLog, encode_batch, encode_kept};
 use crate::error::StorageError;
 use crate::shard::Storage;
 
 /// How long the end of a batch waits for room in the log.
 const FINISH_WITHIN: Duration = Duration::from_secs(1);
-
-/// A batch that is in this shard's log and not yet done. Dropped, it is left to the next start: its segment
-/// stays.
-#[derive(Debug)]
-pub struct LoggedBatch {
-    id: BatchId,
-    /// Its claim on its segment; `None` once it is done.
-    hold: Option<Hold>,
-}
-
-impl LoggedBatch {
-    fn new(id: BatchId, hold: Hold) -> Self {
-        Self { id, hold: Some(hold) }
-    }
-
-    /// Gives up this place in the log for a later one of the same batch.
-    pub fn move_to(&mut self, later: Self) {
-        assert_eq!(self.id, later.id, "both are of one batch");
-        drop(self.hold.take());
-        *self = later;
-    }
-}
-
-impl Drop for LoggedBatch {
-    fn drop(&mut self) {
-        if let Some(hold) = self.hold.take() {
-            hold.keep();
-        }
-    }
-}
-
-/// A batch that this shard keeps for a coordinator, as a start found it.
-#[derive(Debug)]
-pub struct KeptBatch {
-    /// Its id.
-    pub id: [u8; 16],
-    /// What its coordinator knew.
-    pub origin: BatchOrigin,
-    /// `model::mutation` bytes, not checked but for the log's checksum; those of truncated tables are left
-    /// out.
-    pub mutations: Vec<Vec<u8>>,
-    /// Its place in the log.
-    pub logged: LoggedBatch,
-}
-
-impl KeptBatch {
-    fn new(kept: Kept, hold: Hold) -> Self {
-        let Kept { id, origin, mutations } = kept;
-        Self { id, origin, mutations, logged: LoggedBatch::new(id, hold) }
-    }
-}
 
 impl Storage {
     /// Writes a batch of a coordinator, maybe on another node, to this shard's log.
@@ -149,12 +99,12 @@ impl Storage {
     /// Notes that every write of a batch is in the log of its shard: a start does not apply it again.
     ///
     /// Does not wait for the disk: a batch that is applied twice is as one applied once.
-    pub async fn finish_batch(&self, mut batch: LoggedBatch) {
-        if let Err(error) = self.note_done(batch.id).await {
+    pub async fn finish_batch(&self, batch: LoggedBatch) {
+        if let Err(error) = self.note_done(batch.id()).await {
             reactor::warn_limited!("the end of a batch is not in the commit log: a start may apply it again";
                 error = error);
         }
-        drop(batch.hold.take());
+        batch.end();
     }
 
     pub(crate) async fn note_done(&self, id: BatchId) -> Result<(), StorageError> {

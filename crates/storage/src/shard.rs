@@ -13,9 +13,9 @@ use model::mutation::MutationView;
 use model::schema::{Schema, TableId};
 use reactor::{Deadline, Event, Gate};
 
-use crate::batchlog::KeptBatch;
 use crate::cache::RowCache;
 use crate::clock::FutureWrites;
+use crate::commitlog::batch::KeptBatch;
 use crate::commitlog::{Commitlog, CommitlogStats, Hold};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;

@@ -3,12 +3,14 @@
 //! `append` gathers entries into groups, and `long` writes entries that need pieces. `group` writes one group
 //! at a time, and `writeback` keeps the kernel from gathering them. `patience` ends waiting at deadlines.
 //! `recycle` keeps segments ready and takes back free ones. `room` tracks how much of its room the log takes.
+//! `batch` is the claim of a batch that is not done.
 //! `replay` reads the log of an earlier process. `format` and `pieces` define the bytes
 //! (docs/formats/commitlog.md). Invariants: an entry is acknowledged only after its group is written
 //! (`periodic`) or durable (`batch`), in the order of the log; a segment is reused only when every [`Hold`]
 //! on it and on all before it was given back.
 
 mod append;
+pub(crate) mod batch;
 pub(crate) mod flushed;
 pub(crate) mod format;
 mod group;
