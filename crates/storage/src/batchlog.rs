@@ -11,10 +11,10 @@ use std::time::Duration;
 use reactor::{Deadline, GateHold};
 
 use crate::commitlog::OldHolds;
-pub use crate::commitlog::batch::{KeptBatch, LoggedBatch};
 use crate::commitlog::format::EntryKind;
 pub use crate::commitlog::replay::BatchOrigin;
 use crate::commitlog::replay::{BatchId, OldLog, encode_batch, encode_kept};
+pub use crate::commitlog::{KeptBatch, LoggedBatch};
 use crate::error::StorageError;
 use crate::shard::Storage;
 

@@ -15,8 +15,7 @@ use reactor::{Deadline, Event, Gate};
 
 use crate::cache::RowCache;
 use crate::clock::FutureWrites;
-use crate::commitlog::batch::KeptBatch;
-use crate::commitlog::{Commitlog, CommitlogStats, Hold};
+use crate::commitlog::{Commitlog, CommitlogStats, Hold, KeptBatch};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;
 use crate::disk::DiskWatch;

@@ -1,11 +1,11 @@
 //! Counters that clients of all nodes count up and down.
 //!
 //! An update that was acknowledged by `w` copies counts in every read of `r` copies with `w + r > COPIES`
-//! that begins later: a leader's share holds all that it has counted. Any other update that has begun counts
-//! once or not at all, unless it was refused. The ids under which leaders count play no part here: a node
-//! keeps its share over faults of its disk, since it is synced before anybody sees it, and no fault of this
-//! world takes a disk away. A counter with many updates in doubt is left alone, so that the last check can
-//! tell their sums apart.
+//! that begins later: a leader's share holds all that it has counted. Any other update that has begun
+//! counts once or not at all, unless it was refused. The ids under which leaders count play no part here:
+//! a node keeps its share over faults of its disk, since it is synced before anybody sees it, and no fault
+//! of this world takes a disk away. A counter with many updates in doubt is left alone, so that the last
+//! check can tell their sums apart.
 
 use wire::consistency::Consistency;
 

@@ -1,11 +1,11 @@
 //! Rows that expire: they are shown before, as those of `elements`, and never after.
 //!
-//! The coordinator of a write fixes the second at which its row expires, by its own clock, and that of a read
-//! the second at which it looks, by its own. Both are known here but for a step of a clock within a request,
-//! so that rows must be gone at every node exactly by that node's clock. That a row must still be shown is
-//! said with more tolerance: a replica may make a tombstone of it as soon as its own clock says that it has
-//! expired, and clocks differ by as much as the nemesis has made them. Invariant: an element is inserted
-//! once.
+//! The coordinator of a write fixes the second at which its row expires, by its own clock, and that of a
+//! read the second at which it looks, by its own. Both are known here but for a step of a clock within a
+//! request, so that rows must be gone at every node exactly by that node's clock. That a row must still be
+//! shown is said with more tolerance: a replica may make a tombstone of it as soon as its own clock says
+//! that it has expired, and clocks differ by as much as the nemesis has made them. Invariant: an element
+//! is inserted once.
 
 use std::time::Duration;
 

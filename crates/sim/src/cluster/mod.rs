@@ -1,14 +1,14 @@
 //! A whole cluster under a seed: nodes that crash, stop, pause and lose each other while clients use all of
 //! them.
 //!
-//! Each node is a [`server::inproc::Node`] with its storage, group 0, network, liveness, replicas and query
-//! engines; clients send statements to the engines of every shard. `nemesis` does the harm, `run` drives the
-//! world: a cluster is founded, worked on under faults, healed, and looked at from every node (`check`). The
-//! seed chooses among kinds of work (`workloads`), each with a model that says what answers may be:
-//! `elements` (nothing acknowledged is missing), `cells` (reads never go back), `tables` (changes of the
-//! schema are known), `registers` (conditional writes have one order), `batches` (all or nothing), `counters`
-//! (all count once), `passing` (what was truncated is gone), `fading` (what expired is). State in [`Shared`]
-//! outlives the nodes.
+//! Each node is a [`server::inproc::Node`] with its storage, group 0, network, liveness, replicas and
+//! query engines; clients send statements to the engines of every shard. `nemesis` does the harm, `run`
+//! drives the world: a cluster is founded, worked on under faults, healed, and looked at from every node
+//! (`check`). The seed chooses among kinds of work (`workloads`), each with a model that says what answers
+//! may be: `elements` (nothing acknowledged is missing), `cells` (reads never go back), `tables` (changes
+//! of the schema are known), `registers` (conditional writes have one order), `batches` (all or nothing),
+//! `counters` (all count once), `passing` (what was truncated is gone), `fading` (what expired is). State
+//! in [`Shared`] outlives the nodes.
 
 mod batches;
 mod cells;

@@ -19,9 +19,9 @@ use crate::answer::Sending;
 const RARITY: u64 = 12;
 /// The time that a truncation is given, in the words of its statement: shorter than that of any request.
 const TIMEOUT: &str = "15s";
-/// How long after its begin a truncation of unknown outcome may still be agreed upon. Its proposal ends with
-/// its timeout; what a leader has in its log by then is agreed upon or overwritten once the leader is part of
-/// a majority again, and no fault of the network lasts longer than the nemesis lets it.
+/// How long after its begin a truncation of unknown outcome may still be agreed upon. Its proposal ends
+/// with its timeout; what a leader has in its log by then is agreed upon or overwritten once the leader is
+/// part of a majority again, and no fault of the network lasts longer than the nemesis lets it.
 const DOUBT_LASTS: Duration = Duration::from_secs(40);
 
 #[derive(Debug, Clone, Copy)]

@@ -3,14 +3,12 @@
 //! `append` gathers entries into groups, and `long` writes entries that need pieces. `group` writes one group
 //! at a time, and `writeback` keeps the kernel from gathering them. `patience` ends waiting at deadlines.
 //! `recycle` keeps segments ready and takes back free ones. `room` tracks how much of its room the log takes.
-//! `batch` is the claim of a batch that is not done.
 //! `replay` reads the log of an earlier process. `format` and `pieces` define the bytes
 //! (docs/formats/commitlog.md). Invariants: an entry is acknowledged only after its group is written
 //! (`periodic`) or durable (`batch`), in the order of the log; a segment is reused only when every [`Hold`]
 //! on it and on all before it was given back.
 
 mod append;
-pub(crate) mod batch;
 pub(crate) mod flushed;
 pub(crate) mod format;
 mod group;
@@ -263,6 +261,66 @@ impl OldHolds {
 impl Drop for OldHolds {
     fn drop(&mut self) {
         self.0.drain(..).for_each(Hold::keep);
+    }
+}
+
+/// A batch that is in this shard's log and not yet done. Dropped, it is left to the next start: its segment
+/// stays.
+#[derive(Debug)]
+pub struct LoggedBatch {
+    id: replay::BatchId,
+    /// Its claim on its segment; `None` once it is done.
+    hold: Option<Hold>,
+}
+
+impl LoggedBatch {
+    pub(crate) fn new(id: replay::BatchId, hold: Hold) -> Self {
+        Self { id, hold: Some(hold) }
+    }
+
+    pub(crate) fn id(&self) -> replay::BatchId {
+        self.id
+    }
+
+    /// Gives up this place in the log for a later one of the same batch.
+    pub fn move_to(&mut self, later: Self) {
+        assert_eq!(self.id, later.id, "both are of one batch");
+        drop(self.hold.take());
+        *self = later;
+    }
+
+    /// Gives up its place: all of its writes are in the logs of their shards.
+    pub(crate) fn end(mut self) {
+        drop(self.hold.take());
+    }
+}
+
+impl Drop for LoggedBatch {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.keep();
+        }
+    }
+}
+
+/// A batch that this shard keeps for a coordinator, as a start found it.
+#[derive(Debug)]
+pub struct KeptBatch {
+    /// Its id.
+    pub id: [u8; 16],
+    /// What its coordinator knew.
+    pub origin: replay::BatchOrigin,
+    /// `model::mutation` bytes, not checked but for the log's checksum; those of truncated tables are left
+    /// out.
+    pub mutations: Vec<Vec<u8>>,
+    /// Its place in the log.
+    pub logged: LoggedBatch,
+}
+
+impl KeptBatch {
+    pub(crate) fn new(kept: replay::Kept, hold: Hold) -> Self {
+        let replay::Kept { id, origin, mutations } = kept;
+        Self { id, origin, mutations, logged: LoggedBatch::new(id, hold) }
     }
 }
 
