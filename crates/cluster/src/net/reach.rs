@@ -38,7 +38,9 @@ impl Network {
         let Some(recorded) = self.members.borrow().get(node).map(|member| member.shards) else {
             return Err(NetError::UnknownNode { node });
         };
-        let shards = self.shards.borrow().get(&node).copied().unwrap_or(recorded).max(1);
+        // The node may have started again with more shards than its last first message said.
+        let met = self.shards.borrow().get(&node).copied().filter(|shards| shard < *shards);
+        let shards = met.unwrap_or(recorded).max(1);
         if shard >= shards {
             return Err(NetError::UnknownShard { peer: PeerName::Node(node), shard, shards });
         }

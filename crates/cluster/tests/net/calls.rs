@@ -42,6 +42,39 @@ fn each_shard_reaches_each_shard_of_each_node() {
 }
 
 #[test]
+fn a_node_that_comes_back_with_more_shards_is_reached_on_each_of_them() {
+    let stage = Rc::new(Cell::new(0));
+    let of_task = Rc::clone(&stage);
+    let mut nodes = Nodes::start(World::new(9), &Setup::new(2, 1), move |network, node, _| {
+        let stage = Rc::clone(&of_task);
+        async move {
+            if node == 2 {
+                return;
+            }
+            let body = vec![1];
+            let answer = call_echo(&network, (2, 0), soon(), body.clone()).await;
+            assert_eq!(answer, Ok(echoed(2, 0, (1, 0), &body)));
+            stage.set(1);
+            while stage.get() < 2 {
+                reactor::sleep(Duration::from_millis(10)).await;
+            }
+            network.set_members(members(2, 2));
+            let answer = call_echo(&network, (2, 1), soon(), body.clone()).await;
+            assert_eq!(answer, Ok(echoed(2, 1, (1, 0), &body)));
+            stage.set(3);
+        }
+    });
+    let asked = Rc::clone(&stage);
+    nodes.run_until(move || asked.get() == 1);
+    nodes.world.crash(nodes.ids[1]);
+    nodes.world.restart_with(nodes.ids[1], 2);
+    nodes.world.run_for(Duration::from_secs(1)).expect("it starts");
+    stage.set(2);
+    nodes.world.run_for(Duration::from_secs(10)).expect("an answer");
+    assert_eq!(stage.get(), 3, "{:?}", nodes.world.outcome(nodes.ids[0]));
+}
+
+#[test]
 fn long_bodies_arrive_compressed_and_plain() {
     let plain = Setup::new(2, 1);
     for bytes in [0, 1023, 1024, 300_000] {

@@ -136,12 +136,17 @@ impl Nodes {
         for node in 1..=setup.nodes as NodeNumber {
             let (setup_of, task, seen, done) = (setup.clone(), task.clone(), seen.clone(), done.clone());
             let open = open.clone();
-            let starts: Rc<RefCell<Vec<u64>>> = Rc::new(RefCell::new(vec![0; setup.shards]));
+            let starts: Rc<RefCell<Vec<u64>>> = Rc::default();
             ids.push(world.add_node(setup.shards, move |info| {
                 let (setup, task, seen, done) = (setup_of.clone(), task.clone(), seen.clone(), done.clone());
                 let open = open.clone();
-                starts.borrow_mut()[info.id] += 1;
-                let generation = starts.borrow()[info.id];
+                let mut starts = starts.borrow_mut();
+                // A shard that is new at a restart is of the same start as the others.
+                let before = starts.first().map_or(0, |first| first - u64::from(info.id > 0));
+                let shards = starts.len().max(info.count);
+                starts.resize(shards, before);
+                starts[info.id] += 1;
+                let generation = starts[info.id];
                 async move {
                     let mut config =
                         NetworkConfig::new(hello(node, info.count, generation), Some(address(node)));
