@@ -59,7 +59,7 @@ async fn node(host: u8, name: &'static str, address: SocketAddr, shared: Rc<Shar
         host_id: [host; 16],
         listen: address,
         native: SocketAddr::new(address.ip(), 9042),
-        ..OwnFacts::unnamed(SHARDS)
+        ..OwnFacts::unnamed(reactor::shard_count())
     };
     let options = ClusterOptions {
         cluster_name: name.to_owned(),
@@ -366,4 +366,25 @@ fn a_first_start_may_end_at_any_point() {
     }
     assert!(0 < opened && opened < 60, "{opened} starts that came to their end say little");
     cluster.settle("four nodes");
+}
+
+#[test]
+fn a_start_without_a_majority_is_told_to_the_others_later() {
+    let mut cluster = Cluster::new(26, 3);
+    cluster.run_for(Duration::from_secs(5), "three nodes");
+    cluster.crash(2);
+    let (away, others) = (cluster.ids[2], [cluster.ids[0], cluster.ids[1]]);
+    others.iter().for_each(|other| cluster.world.part(away, *other));
+    cluster.world.restart_with(away, SHARDS + 1);
+    cluster.run_for(Duration::from_secs(15), "it serves what it has");
+    let shards = |cluster: &Cluster| {
+        let open = cluster.shared.open.borrow();
+        open[&1].group().state().nodes()[&3].shards
+    };
+    assert!(cluster.shared.open.borrow().contains_key(&3), "it is open");
+    assert_eq!(usize::from(shards(&cluster)), SHARDS, "nobody has heard of it");
+    others.iter().for_each(|other| cluster.world.heal(away, *other));
+    cluster.run_for(Duration::from_secs(10), "they meet");
+    assert_eq!(usize::from(shards(&cluster)), SHARDS + 1);
+    cluster.settle("all is well again");
 }

@@ -23,6 +23,8 @@ use crate::view::News;
 
 /// How long a start waits to hear of a majority what it has missed. Without one it serves what it has.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(10);
+/// Time until a start is announced again that could not be.
+const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
 
 /// As [`open_node`], for a node that nobody else will meet: for tests and benches.
 ///
@@ -110,7 +112,27 @@ async fn take_part(control: &Rc<ControlPlane>, membership: &Rc<Membership>) -> R
         }
         Err(error) => {
             reactor::warn!("the other nodes do not know yet that this node has started"; reason = error);
+            let announcing = announce_later(Rc::clone(control), Rc::clone(membership));
+            reactor::spawn(Group::CONTROL, announcing).detach();
             Ok(())
+        }
+    }
+}
+
+/// Tells the others of this start until they know: its shards, on which they look for its replicas, and its
+/// addresses.
+async fn announce_later(control: Rc<ControlPlane>, membership: Rc<Membership>) {
+    loop {
+        reactor::sleep(ANNOUNCE_AGAIN).await;
+        if membership.ending.get() {
+            return;
+        }
+        let facts = membership.facts().clone();
+        match leader::ask(&control, Ask::Announce(facts), Deadline::after(CATCH_UP_WITHIN)).await {
+            Ok(_) => return reactor::info!("the other nodes know now that this node has started"),
+            Err(error) => {
+                reactor::warn_limited!("the other nodes still do not know that this node has started"; reason = error);
+            }
         }
     }
 }
