@@ -27,6 +27,9 @@ use crate::view::{News, Nodes, View};
 /// A command on its way to the shards.
 pub(super) struct Effect {
     index: u64,
+    /// The last command in the state. What was learnt as a whole may end with an entry that is none: the
+    /// first one of a leader.
+    command: u64,
     before: Rc<Schema>,
     changes: Vec<SchemaChange>,
     /// The schema that takes the place of `before` as a whole.
@@ -88,7 +91,8 @@ impl ControlPlane {
         let replaced = changes.is_none().then(|| Rc::clone(state.schema()));
         let changes = changes.unwrap_or_else(|| replacing(&before, state));
         let before = Rc::clone(before.schema());
-        let effect = Effect { index, before, changes, replaced, news, truncated, is_prepared };
+        let command = state.last_command();
+        let effect = Effect { index, command, before, changes, replaced, news, truncated, is_prepared };
         self.effects.borrow_mut().push_back(effect);
         self.carry();
     }
@@ -121,7 +125,7 @@ impl ControlPlane {
     /// Has every shard apply an effect: new replicas are known before a table can be used, and those of a
     /// dropped table until it cannot. In a task of its own, so that its panic is an error here.
     async fn take_effect(&self, effect: Effect) -> Result<(), StorageError> {
-        let Effect { index, before, changes, replaced, news, truncated, is_prepared } = effect;
+        let Effect { index: _, command, before, changes, replaced, news, truncated, is_prepared } = effect;
         let storage = self.storage.get().expect("commands are followed once the storage is open").clone();
         let listener = self.on_schema.borrow().clone();
         let (shards, own) = (reactor::shard_count(), self.group.number());
@@ -137,7 +141,7 @@ impl ControlPlane {
                 return Ok(());
             }
             let agreed = AgreedChanges { changes: changes.clone(), tablets, truncated };
-            let applied = storage.apply_agreed(index, &agreed).await;
+            let applied = storage.apply_agreed(command, &agreed).await;
             // A durable change has happened, even if a shard could not apply it: everybody hears of it.
             if let Some(listener) = listener {
                 listener(SchemaNews { before, changes, replaced }).await;

@@ -184,9 +184,7 @@ async fn open_group(
     let state = group.state();
     let agreed = AgreedSchema {
         changes: state.history(),
-        // Not that of the last command: an effect is noted by where the log was applied to, and the first
-        // entry of a leader counts there too.
-        index: group.applied(),
+        index: state.last_command(),
         expects_manifest: earlier
             .map_or(exists && has_served(&state, facts), |earlier| earlier.expects_manifest),
         tablets: state

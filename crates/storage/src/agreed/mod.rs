@@ -20,8 +20,7 @@ pub use own::{OwnTablet, OwnTablets};
 pub struct AgreedSchema {
     /// Changes that make the schema, in order, with the ids of dropped tables.
     pub changes: Vec<SchemaChange>,
-    /// The number up to which the control plane has applied what was agreed upon: that of the last change at
-    /// least. Numbers grow for as long as the node's data lives.
+    /// The number of the last change. Numbers grow for as long as the node's data lives.
     pub index: u64,
     /// Whether there has to be a manifest.
     pub expects_manifest: bool,
