@@ -1,5 +1,5 @@
-//! What clients ask for while they work: the kinds of work of the run, cells among them, and that tables are
-//! flushed and compacted.
+//! The requests of clients while they work: the kinds of work of the run, cells among them, and that tables
+//! are flushed and compacted.
 
 use std::collections::BTreeMap;
 
@@ -216,7 +216,11 @@ impl Client {
         let done = reactor::mesh::call(shard, Group::ADMIN, move || async move {
             let storage = reactor::local::<storage::Storage>().ok_or("no storage")?;
             let done = if compact { storage.compact(table).await } else { storage.flush(table).await };
-            done.map_err(|error| error.to_string())
+            match done {
+                // The node was told to end in between.
+                Err(storage::StorageError::Draining) => Ok(()),
+                done => done.map_err(|error| error.to_string()),
+            }
         });
         self.shared.count("maintained");
         match done.await {
