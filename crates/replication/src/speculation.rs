@@ -32,7 +32,7 @@ pub(crate) enum Retry {
     After(Duration),
 }
 
-/// What a read reads.
+/// The extent of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// One partition.
@@ -78,7 +78,7 @@ impl OfTable {
     }
 }
 
-/// What one shard knows of the reads of each table.
+/// The options and the latencies of each table's reads, as one shard knows them.
 pub(crate) struct Speculation {
     tables: RefCell<BTreeMap<TableId, OfTable>>,
     data_reads: Rc<Counter>,

@@ -84,7 +84,7 @@ pub(crate) async fn ask(
 ) -> Result<Answered, ClusterError> {
     let group = control.group();
     let mut sent = false;
-    // Where the answer of a leader was lost there is time to find another one, but clients wait no longer.
+    // A lost answer of a leader leaves time to find another one, but clients wait no longer.
     let until = Deadline::after(LEADER_WITHIN);
     let until_sent = match &ask {
         Ask::Plan(..) | Ask::Truncate(..) => Deadline::after(LEADER_WITHIN + LEADER_WITHIN / 2),

@@ -55,7 +55,7 @@ pub(super) enum More {
 }
 
 impl Question<'_> {
-    /// What is read.
+    /// The kind of the read.
     pub(super) fn kind(&self) -> Kind {
         match self.command.range {
             PartitionRange::Key(_) => Kind::Partition,

@@ -94,7 +94,7 @@ struct Shared {
     /// Addresses of the nodes that seeds are configured with.
     seeds: RefCell<Vec<IpAddr>>,
     racks: u64,
-    /// What clients do.
+    /// The work of clients.
     workloads: Vec<Workload>,
     phase: Cell<Phase>,
     /// The last check that passed.

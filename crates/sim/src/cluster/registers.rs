@@ -33,7 +33,7 @@ pub(super) struct Contended {
     seen: BTreeMap<u32, Value>,
 }
 
-/// What an answer says of a write.
+/// The outcome of a write, by its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Done,
@@ -173,7 +173,7 @@ impl Client {
         Ok(())
     }
 
-    /// What an error says of a conditional write; `None` where no fault explains the error.
+    /// The outcome of a conditional write, by its error; `None` where no fault explains the error.
     fn meaning(&self, error: &QueryError) -> Option<Answer> {
         match error {
             QueryError::CasUnknown { .. } => Some(Answer::Doubt),
@@ -203,7 +203,7 @@ impl Client {
             Err(error) => return Err(format!("{text} at {level}: {error:?}")),
         };
         let value = rows.rows.first().and_then(|row| int(row.first()));
-        // What a plain read may show depends on writes under way: the last check says what it must.
+        // A plain read may show or miss writes under way: the last check says what it must show.
         if matches!(level, Consistency::Serial | Consistency::LocalSerial) {
             let mut registers = self.shared.registers.borrow_mut();
             let now = registers.event();

@@ -1,5 +1,5 @@
-//! What compare-and-set on registers must look like: for each register there is one order of what was done
-//! to it that explains all answers and keeps to the clock (linearizability).
+//! The rule of compare-and-set on registers: for each register there is one order of what was done to it that
+//! explains all answers and keeps to the clock (linearizability).
 //!
 //! The search is Wing and Gong's with Lowe's memory of what was tried: from null on it takes one operation
 //! after the other, each of which may come next only if none that is left ended before it began. Reads that
@@ -22,7 +22,7 @@ const STATES_MAX: usize = 1 << 18;
 /// Operations of a contradiction that are shown.
 const SHOWN_MAX: usize = 80;
 
-/// What a write asks for before it changes anything.
+/// The condition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {
     /// The register has this value.
@@ -40,7 +40,7 @@ impl Condition {
     }
 }
 
-/// What is known of an operation.
+/// The outcome of an operation, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// It was answered that it happened.

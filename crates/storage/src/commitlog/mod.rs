@@ -308,7 +308,7 @@ impl Drop for LoggedBatch {
 pub struct KeptBatch {
     /// Its id.
     pub id: [u8; 16],
-    /// What its coordinator knew.
+    /// The knowledge of its coordinator when it began the batch.
     pub origin: replay::BatchOrigin,
     /// `model::mutation` bytes, not checked but for the log's checksum; those of truncated tables are left
     /// out.

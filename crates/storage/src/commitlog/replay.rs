@@ -563,7 +563,7 @@ pub struct BatchOrigin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) id: BatchId,
-    /// What its coordinator knew.
+    /// The knowledge of its coordinator when it began the batch.
     pub(crate) origin: BatchOrigin,
     pub(crate) mutations: Vec<Vec<u8>>,
 }

@@ -206,7 +206,7 @@ fn a_start_that_fails_frees_no_log_of_any_shard() {
                     Ok(storage) => storage,
                     Err(_) if life == 1 => {
                         failures.set(failures.get() + 1);
-                        // What is left of the log has time to do its worst.
+                        // The tasks of the log that is left have time to do their worst.
                         return reactor::sleep(LONG).await;
                     }
                     Err(error) => panic!("{error}"),
