@@ -9,7 +9,7 @@ import unittest
 import urllib.request
 
 import native
-from test_agreement import FIRST, INVALID, KEYSPACE, Nodes, until
+from test_agreement import FIRST, KEYSPACE, Nodes, until
 
 ANY, ONE, QUORUM, ALL, SERIAL = 0, 1, 4, 5, 8
 WORKERS = 8
@@ -223,11 +223,8 @@ class Copies(Nodes):
         # The node is asked again.
         until("a read at ALL", lambda: self.succeeds(nodes[0], "SELECT c FROM p.t WHERE k = 1", ALL))
 
-    def test_other_replication_for_tables_is_refused_with_a_sentence(self):
+    def test_an_unlogged_batch_reaches_all_its_partitions(self):
         nodes = self.three("r")
-        fewer = "ALTER KEYSPACE r WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}"
-        for node in nodes:
-            self.assertIn("cannot be altered yet", self.refused(node, fewer, QUORUM, INVALID))
         unlogged = "BEGIN UNLOGGED BATCH INSERT INTO r.t (k, c) VALUES (1, 1); INSERT INTO r.t (k, c) VALUES (2, 1); APPLY BATCH"
         ask(nodes[0], unlogged)
         self.assertEqual(keys(nodes[1], "SELECT k FROM r.t WHERE k > 0 ALLOW FILTERING"), [1, 2])

@@ -16,6 +16,7 @@ mod own_word;
 mod post;
 pub(crate) mod service;
 mod starts;
+mod transitions;
 mod truncate;
 mod turn;
 
@@ -33,6 +34,7 @@ use storage::{Storage, StorageError};
 pub(crate) use founding::own_number;
 pub use open::{open_node, open_storage};
 pub use own_word::{Measured, Meter};
+pub use transitions::{SyncTablet, Syncer};
 pub use truncate::{TruncateFailure, truncate};
 pub use turn::Turn;
 
@@ -129,6 +131,7 @@ pub struct ControlPlane {
     /// Since when nodes have been down, as far as this node has looked.
     down_since: RefCell<BTreeMap<NodeNumber, Instant>>,
     planner: RefCell<Option<Planner>>,
+    syncer: RefCell<Option<Syncer>>,
     on_schema: RefCell<Option<OnSchema>>,
     own_word: Rc<OwnWord>,
 }
@@ -258,6 +261,11 @@ impl ControlPlane {
 
     /// Whether a node has been down for so long that another should vote in its place.
     pub(crate) fn is_dead_for_long(&self, node: NodeNumber) -> bool {
+        self.is_down_for(node, DEAD_AFTER)
+    }
+
+    /// Whether a node has been down for that long, as far as this node has looked.
+    pub(crate) fn is_down_for(&self, node: NodeNumber, time: Duration) -> bool {
         let liveness = reactor::local::<Liveness>();
         let is_up = |liveness: Rc<Liveness>| liveness.is_up(node);
         let mut down = self.down_since.borrow_mut();
@@ -265,7 +273,7 @@ impl ControlPlane {
             down.remove(&node);
             return false;
         }
-        down.entry(node).or_insert_with(reactor::now).elapsed() >= DEAD_AFTER
+        down.entry(node).or_insert_with(reactor::now).elapsed() >= time
     }
 
     /// Index of the last command whose effects every shard has.

@@ -24,8 +24,8 @@ pub use control::leader::Answered;
 pub use control::leave::leave;
 pub use control::service::ClusterOptions;
 pub use control::{
-    ClusterError, ControlPlane, Measured, Meter, OnSchema, Planner, SchemaNews, TruncateFailure, Turn,
-    change_schema, open_node, open_storage, truncate,
+    ClusterError, ControlPlane, Measured, Meter, OnSchema, Planner, SchemaNews, SyncTablet, Syncer,
+    TruncateFailure, Turn, change_schema, open_node, open_storage, truncate,
 };
 pub use model::tablet::NodeNumber;
 pub use view::{Nodes, View};

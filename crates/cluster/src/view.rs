@@ -8,7 +8,7 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use model::Table;
 use model::schema::TableId;
@@ -47,6 +47,8 @@ struct Routings {
     /// The one that was found last.
     last: Option<(TableId, Rc<Routing>)>,
     known: BTreeMap<TableId, Rc<Routing>>,
+    /// Those that requests may still hold, of earlier versions.
+    replaced: Vec<(TableId, Weak<Routing>)>,
 }
 
 type NodesListener = Rc<dyn Fn(&Nodes)>;
@@ -144,6 +146,17 @@ impl View {
         routing
     }
 
+    /// The routing of a table by the agreed state; `None` for one that is not known.
+    pub fn known_routing(&self, table: TableId) -> Option<Rc<Routing>> {
+        self.routings.borrow().known.get(&table).cloned()
+    }
+
+    /// Whether no request of this shard goes on that was planned with an earlier routing of a table.
+    pub(crate) fn is_drained(&self, table: TableId) -> bool {
+        let routings = self.routings.borrow();
+        !routings.replaced.iter().any(|(of, routing)| *of == table && routing.strong_count() > 0)
+    }
+
     /// Waits until a table has a routing of a later version than `version`; returns whether that came before
     /// the deadline.
     pub async fn wait_for_later(&self, table: &Table, version: u64, deadline: Deadline) -> bool {
@@ -186,13 +199,16 @@ impl View {
         let mut routings = self.routings.borrow_mut();
         for (table, map) in &news.maps {
             let routing = Rc::new(Routing::of_map(map, self.own.get(), reactor::shard_count()));
-            let before = routings.known.insert(*table, routing).map_or(0, |before| before.version());
-            assert!(before <= map.version, "routing {} of {table} comes behind {before}", map.version);
+            let Some(before) = routings.known.insert(*table, routing) else { continue };
+            let version = before.version();
+            assert!(version <= map.version, "routing {} of {table} comes behind {version}", map.version);
+            routings.replaced.push((*table, Rc::downgrade(&before)));
         }
         for table in &news.gone {
             routings.known.remove(table);
         }
         routings.last = None;
+        routings.replaced.retain(|(_, routing)| routing.strong_count() > 0);
         drop(routings);
         self.changed.notify_all();
         if let Some(nodes) = &news.nodes {

@@ -284,6 +284,7 @@ fn events_between(before: &Schema, after: &Schema) -> Vec<SchemaEvent> {
 pub(crate) fn take_part() {
     let control = ControlPlane::here().expect("shard 0 has opened its control plane");
     control.plan_with(Rc::new(|turn, id, request| Box::pin(remote::plan(turn, id, request))));
+    control.sync_with(Rc::new(|slice| Box::pin(replication::read::sync_slice(slice))));
     control.on_schema(Rc::new(|news| {
         Box::pin(async move {
             let SchemaNews { before, changes, replaced } = news;

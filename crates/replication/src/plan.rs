@@ -3,6 +3,11 @@
 //! A plan holds the version of the routing that it was made with until its request is answered; work that
 //! goes on behind the answer does not. Invariant: a plan exists only where enough replicas were alive for its
 //! level (`Unavailable` otherwise, before anything is sent). No allocation up to five replicas.
+//!
+//! A replica that joins or leaves a tablet gets its writes and is not read. It counts for a write only where
+//! the level needs more answers with it than without: then they are as many as with it, so that any quorum of
+//! the replicas before and any of those after have one in common. Where it would not change that number it
+//! adds nothing, and its answer is one more.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -14,7 +19,7 @@ use model::{Table, Token};
 use smallvec::SmallVec;
 
 use crate::consistency::{Consistency, Scope, quorum};
-use crate::error::ReplicationError;
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::peers::Speeds;
 use crate::replica_counts::{Alive, ReplicaCounts};
 use crate::replicator::Replicator;
@@ -39,6 +44,15 @@ pub(crate) enum Distance {
     Far,
 }
 
+/// The use of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To read: of the replicas that are whole.
+    Read,
+    /// To write, and to agree on what is written: also of one that joins or leaves.
+    Write,
+}
+
 /// A replica of a plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planned {
@@ -60,7 +74,7 @@ pub(crate) struct Plan {
     pub(crate) required: u32,
     /// Those of them that each share needs.
     needed: SmallVec<[u32; 3]>,
-    /// All of the tablet's replicas, the nearest first.
+    /// The tablet's replicas, the nearest first; one that joins or leaves is the last.
     pub(crate) replicas: SmallVec<[Planned; 5]>,
     /// Whether a hint is an answer (ANY).
     pub(crate) counts_hints: bool,
@@ -69,6 +83,8 @@ pub(crate) struct Plan {
 /// The replicas of a tablet, those of them that are alive, and the factors that levels count by.
 struct Laid<'c> {
     replicas: SmallVec<[Planned; 5]>,
+    /// How many of them are whole; one that joins or leaves follows.
+    whole: usize,
     alive: Alive,
     counts: Cow<'c, ReplicaCounts>,
 }
@@ -82,16 +98,16 @@ impl Plan {
         replicator: &Replicator,
         table: &Table,
         (routing, tablet): (&Rc<Routing>, TabletId),
-        level: Consistency,
+        (level, purpose): (Consistency, Purpose),
     ) -> Result<Self, ReplicationError> {
         replicator.with_counts(table, |counts| {
-            let laid = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let laid = Self::lay_out(replicator, counts, (routing, tablet), (level, purpose));
             let required = level.check_available(&laid.counts, &laid.alive)?;
             Ok(Self::of(routing, laid, required, level))
         })
     }
 
-    /// The plan for a tablet, whoever is alive.
+    /// The plan of a write for a tablet, whoever is alive.
     fn unchecked(
         replicator: &Replicator,
         table: &Table,
@@ -99,15 +115,52 @@ impl Plan {
         level: Consistency,
     ) -> Self {
         replicator.with_counts(table, |counts| {
-            let laid = Self::lay_out(replicator, counts, (routing, tablet), level);
+            let laid = Self::lay_out(replicator, counts, (routing, tablet), (level, Purpose::Write));
             let required = level.required(&laid.counts);
             Self::of(routing, laid, required, level)
         })
     }
 
-    fn of(routing: &Rc<Routing>, laid: Laid<'_>, required: u32, level: Consistency) -> Self {
-        let Laid { mut replicas, counts, .. } = laid;
+    /// The plan of a read that all of these nodes answer, and a replica that joins or leaves, if it is up.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`] where one of the nodes is down, and an error that names one
+    /// that is no replica.
+    pub(crate) fn of_all(
+        replicator: &Replicator,
+        (routing, tablet): (&Rc<Routing>, TabletId),
+        nodes: &[NodeNumber],
+    ) -> Result<Self, ReplicationError> {
+        let view = replicator.view().nodes();
+        let near = Near::new(replicator, &view);
+        let (all, whole) = (routing.replicas(tablet), routing.whole(tablet).len());
+        let missing = nodes.iter().find(|node| !all.iter().any(|replica| replica.node == **node));
+        if let Some(node) = missing {
+            let reason = format!("node {node} has no replica of tablet {} any more", tablet.0);
+            return Err(ReplicaFailure::Failed(reason).here(1));
+        }
+        let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
+        for (at, (replica, since)) in all.iter().zip(routing.since(tablet)).enumerate() {
+            let single = ReplicaCounts::single();
+            let planned = near.find(replicator, &single, (*replica, *since), Scope::All).planned;
+            let is_asked = nodes.contains(&replica.node);
+            if is_asked || at >= whole && planned.is_up {
+                replicas.push(planned);
+            }
+        }
+        let required = replicas.len() as u32;
+        let alive = replicas.iter().filter(|planned| planned.is_up).count() as u32;
+        if alive < required || required == 0 {
+            return Err(ReplicationError::Unavailable { required: required.max(1), alive });
+        }
         replicas.sort_by_key(|planned| planned.distance);
+        let needed = SmallVec::from_elem(required, 1);
+        Ok(Self { routing: Rc::clone(routing), required, needed, replicas, counts_hints: false })
+    }
+
+    fn of(routing: &Rc<Routing>, laid: Laid<'_>, required: u32, level: Consistency) -> Self {
+        let Laid { mut replicas, whole, counts, .. } = laid;
+        replicas[..whole].sort_by_key(|planned| planned.distance);
         let needed = needed(required, level.scope(&counts), &counts);
         let counts_hints = level == Consistency::Any;
         Self { routing: Rc::clone(routing), required, needed, replicas, counts_hints }
@@ -118,7 +171,7 @@ impl Plan {
         replicator: &Replicator,
         counts: &'c ReplicaCounts,
         (routing, tablet): (&Rc<Routing>, TabletId),
-        level: Consistency,
+        (level, purpose): (Consistency, Purpose),
     ) -> Laid<'c> {
         let nodes = replicator.view().nodes();
         let near = Near::new(replicator, &nodes);
@@ -127,34 +180,31 @@ impl Plan {
             Alive { each: SmallVec::from_elem(0, counts.each_data_center().count()), all: 0, local: 0 };
         let (mut alive, mut placed) = (none.clone(), none);
         let mut replicas: SmallVec<[Planned; 5]> = SmallVec::new();
-        for (replica, since) in routing.replicas(tablet).iter().zip(routing.since(tablet)) {
-            let replica = &near.place_of(*replica);
-            let data_center = near.data_center_of(*replica);
-            let distance = near.distance_of(*replica);
-            let is_up = distance <= Distance::Node || replicator.peers().is_up(*replica);
-            let place = counts.place_of(data_center);
-            // A replica in a data center without a factor is a stopgap that no level counts.
-            let counts_at_all = counts.is_simple() || place.is_some();
-            let is_local = distance < Distance::Far;
-            if counts_at_all {
-                placed.add(is_local, place);
-                if is_up && (scope != Scope::Node || distance <= Distance::Node) {
-                    alive.add(is_local, place);
-                }
-            }
-            let share = match scope {
-                _ if !counts_at_all => NO_SHARE,
-                Scope::All => 0,
-                Scope::Local if is_local => 0,
-                Scope::Node if distance <= Distance::Node => 0,
-                Scope::Local | Scope::Node => NO_SHARE,
-                Scope::Each => place.map_or(NO_SHARE, |place| place as Share),
-            };
-            replicas.push(Planned { replica: *replica, since: *since, share, distance, is_up });
+        let whole = routing.whole(tablet).len();
+        for (replica, since) in routing.whole(tablet).iter().zip(routing.since(tablet)) {
+            let found = near.find(replicator, counts, (*replica, *since), scope);
+            found.add_to(&mut placed);
+            found.add_to_living(&mut alive, scope);
+            replicas.push(found.planned);
         }
-        // While there are more replicas than the keyspace has factors now, majorities are of those.
-        let counts = counts.raised_to(&placed).map_or(Cow::Borrowed(counts), Cow::Owned);
-        Laid { replicas, alive, counts }
+        let is_changing = routing.is_changing();
+        let mut factors = counts.fitting(&placed, is_changing);
+        if let Some(moving) = routing.replicas(tablet).get(whole)
+            && purpose == Purpose::Write
+        {
+            let since = routing.since(tablet)[whole];
+            let mut found = near.find(replicator, counts, (*moving, since), scope);
+            found.add_to(&mut placed);
+            let with_it = counts.fitting(&placed, is_changing);
+            if is_needed(level, found.planned.share, (&factors, &with_it)) {
+                found.add_to_living(&mut alive, scope);
+                factors = with_it;
+            } else {
+                found.planned.share = NO_SHARE;
+            }
+            replicas.push(found.planned);
+        }
+        Laid { replicas, whole, alive, counts: factors }
     }
 
     /// The routing that it was made with: whoever keeps it holds up those who wait for its requests to end.
@@ -203,8 +253,39 @@ impl Plan {
     }
 }
 
+/// A replica and the place of its data center among those that have a factor.
+struct Found {
+    planned: Planned,
+    place: Option<usize>,
+    /// Whether levels count it: one in a data center without a factor is a stopgap.
+    counts_at_all: bool,
+}
+
+impl Found {
+    fn add_to(&self, placed: &mut Alive) {
+        if self.counts_at_all {
+            placed.add(self.planned.distance < Distance::Far, self.place);
+        }
+    }
+
+    fn add_to_living(&self, alive: &mut Alive, scope: Scope) {
+        if self.planned.is_up && (scope != Scope::Node || self.planned.distance <= Distance::Node) {
+            self.add_to(alive);
+        }
+    }
+}
+
+/// Whether a level needs more answers of a share with the second factors than with the first.
+fn is_needed(level: Consistency, share: Share, (before, after): (&ReplicaCounts, &ReplicaCounts)) -> bool {
+    let of_share = |counts: &ReplicaCounts| {
+        let needed = needed(level.required(counts), level.scope(counts), counts);
+        needed.get(usize::from(share)).copied()
+    };
+    share != NO_SHARE && of_share(before) < of_share(after)
+}
+
 impl Replicator {
-    /// How many answers a level waits for in the partition of a token.
+    /// How many answers a write waits for in the partition of a token.
     ///
     /// # Errors
     /// [`ReplicationError::Unavailable`].
@@ -215,12 +296,12 @@ impl Replicator {
         level: Consistency,
     ) -> Result<u32, ReplicationError> {
         if self.view().is_shared() {
-            return self.plan(table, token, level).map(|plan| plan.required);
+            return self.plan_write(table, token, level).map(|plan| plan.required);
         }
         self.required_alone(table, level)
     }
 
-    /// The plan of a request for a token.
+    /// The plan of a read for a token.
     ///
     /// # Errors
     /// [`ReplicationError::Unavailable`].
@@ -232,7 +313,7 @@ impl Replicator {
     ) -> Result<Plan, ReplicationError> {
         let routing = self.routing(table);
         let tablet = routing.tablets().tablet_of(token);
-        Plan::new(self, table, (&routing, tablet), level)
+        Plan::new(self, table, (&routing, tablet), (level, Purpose::Read))
     }
 
     /// All replicas of a token, whoever is alive.
@@ -242,8 +323,8 @@ impl Replicator {
         Plan::unchecked(self, table, (&routing, tablet), Consistency::Any)
     }
 
-    /// The plan of a write. At ANY a hint is an answer, so that no replica has to be alive where one may get
-    /// a hint.
+    /// The plan of a write, and of an agreement on one. At ANY a hint is an answer, so that no replica has to
+    /// be alive where one may get a hint.
     ///
     /// # Errors
     /// [`ReplicationError::Unavailable`].
@@ -253,8 +334,9 @@ impl Replicator {
         token: Token,
         level: Consistency,
     ) -> Result<Plan, ReplicationError> {
-        let planned = self.plan(table, token, level);
-        match planned {
+        let routing = self.routing(table);
+        let tablet = routing.tablets().tablet_of(token);
+        match Plan::new(self, table, (&routing, tablet), (level, Purpose::Write)) {
             Err(ReplicationError::Unavailable { .. })
                 if level == Consistency::Any && self.leaves_hints_for(table) =>
             {
@@ -305,6 +387,31 @@ impl<'n> Near<'n> {
         let own = replicator.own();
         let rack = nodes.get(&own.node).map(|node| node.rack.as_str());
         Self { nodes, own, data_center: replicator.data_center(), rack }
+    }
+
+    /// A replica as a plan has it.
+    fn find(
+        &self,
+        replicator: &Replicator,
+        counts: &ReplicaCounts,
+        (replica, since): (Replica, u64),
+        scope: Scope,
+    ) -> Found {
+        let replica = self.place_of(replica);
+        let distance = self.distance_of(replica);
+        let is_up = distance <= Distance::Node || replicator.peers().is_up(replica);
+        let place = counts.place_of(self.data_center_of(replica));
+        let counts_at_all = counts.is_simple() || place.is_some();
+        let is_local = distance < Distance::Far;
+        let share = match scope {
+            _ if !counts_at_all => NO_SHARE,
+            Scope::All => 0,
+            Scope::Local if is_local => 0,
+            Scope::Node if distance <= Distance::Node => 0,
+            Scope::Local | Scope::Node => NO_SHARE,
+            Scope::Each => place.map_or(NO_SHARE, |place| place as Share),
+        };
+        Found { planned: Planned { replica, since, share, distance, is_up }, place, counts_at_all }
     }
 
     /// The data center of a replica; empty for a node of which nothing is known.

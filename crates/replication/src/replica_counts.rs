@@ -4,6 +4,7 @@
 //! Factors come from the keyspace. Which replicas there are, and who is alive, is the matter of a plan; a
 //! node that is alone has one replica of everything, which lives and counts where the data center is its own.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -48,24 +49,30 @@ impl Alive {
 }
 
 impl ReplicaCounts {
-    /// The counts with factors of at least the numbers of replicas that a partition has; `None` if they are.
+    /// The counts with the factors that levels count by in a partition that has so many replicas: at least as
+    /// many as those; exactly as many while they are on their way to other factors.
     #[inline]
-    pub(crate) fn raised_to(&self, placed: &Alive) -> Option<Self> {
+    pub(crate) fn fitting(&self, placed: &Alive, is_changing: bool) -> Cow<'_, Self> {
         let is_more = match self.is_simple() {
             true => placed.all > self.total,
             false => self.each_data_center().zip(&placed.each).any(|((_, factor), placed)| *placed > factor),
         };
-        is_more.then(|| self.raised(placed))
+        if is_more || is_changing {
+            Cow::Owned(self.fitted(placed, is_changing))
+        } else {
+            Cow::Borrowed(self)
+        }
     }
 
     #[cold]
-    fn raised(&self, placed: &Alive) -> Self {
+    fn fitted(&self, placed: &Alive, is_changing: bool) -> Self {
+        let fitted = |factor: u32, placed: u32| if is_changing { placed } else { factor.max(placed) };
         if self.is_simple() {
-            return Self::simple(placed.all);
+            return Self::simple(fitted(self.total, placed.all));
         }
         let data_centers = self.data_centers.iter().zip(&placed.each);
         let data_centers =
-            data_centers.map(|((name, factor), placed)| (name.clone(), (*factor).max(*placed))).collect();
+            data_centers.map(|((name, factor), placed)| (name.clone(), fitted(*factor, *placed))).collect();
         let own = self.own.map(|own| self.data_centers[own].0.as_str());
         Self::of_data_centers(data_centers, own.unwrap_or_default())
     }

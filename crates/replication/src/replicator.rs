@@ -213,10 +213,10 @@ impl Replicator {
         self.0.view.with_routing(table, |routing| routing.replica_of(token))
     }
 
-    /// The tablets of `table` that this shard has, by token.
+    /// The tablets of `table` that this shard has whole, by token.
     pub fn own_tablets(&self, table: &Table) -> impl Iterator<Item = TabletId> {
         let (own, routing) = (self.own(), self.routing(table));
-        table.tablets().tablets().filter(move |tablet| routing.replicas(*tablet).contains(&own))
+        table.tablets().tablets().filter(move |tablet| routing.whole(*tablet).contains(&own))
     }
 
     /// Looks at the replica counts of the keyspace of `table`.

@@ -106,10 +106,12 @@ impl Replicator {
         let Entry { version, since, mutation } = entry;
         let table = self.table_at(mutation.table, *version, deadline).await?;
         // Held until the write has ended: those who take the tablet away wait for it.
-        let _routing = self.check_replica(&table, table.tablets().tablet_of(mutation.token), *since)?;
+        let was_kept = verb == Verb::Hint;
+        // A write that was kept was counted when it was made, whichever replicas count now.
+        let planned = (*since, if was_kept { u64::MAX } else { *version });
+        let _routing = self.check_replica(&table, table.tablets().tablet_of(mutation.token), planned)?;
         mutation.check(&table)?;
         self.storage().check_mutation_size(mutation.as_bytes())?;
-        let was_kept = verb == Verb::Hint;
         let is_dropped = if was_kept { late::is_too_late } else { late::is_lost_on_the_way };
         if is_dropped(self, &table, born_us) {
             late::note_dropped(&table, born_us);
@@ -141,16 +143,24 @@ impl Replicator {
     }
 
     /// Checks that this shard has been a replica of a tablet since a command, by its routing and by its
-    /// storage; returns that routing. While a truncation takes effect the routing is ahead: what is planned
+    /// storage, and that the same replicas count as in the version that the request was planned with; returns
+    /// that routing. While a truncation takes effect the routing is ahead: what is planned
     /// with it must not meet rows of before.
     pub(crate) fn check_replica(
         &self,
         table: &Table,
         tablet: TabletId,
-        since: u64,
+        (since, version): (u64, u64),
     ) -> Result<Rc<Routing>, ReplicaFailure> {
         self.storage().check_tenancy(table.id(), tablet, since)?;
         self.view().with_routing(table, |routing| {
+            if version < routing.fence() {
+                return Err(ReplicaFailure::Stale(format!(
+                    "routing {version} of table {} is not what its replicas count by since command {}",
+                    table.id(),
+                    routing.fence()
+                )));
+            }
             let replicas = routing.replicas(tablet).iter().zip(routing.since(tablet));
             let own = replicas.into_iter().find(|(replica, _)| **replica == self.own());
             if own.is_some_and(|(_, own_since)| *own_since == since) {

@@ -122,10 +122,14 @@ impl Tally {
         self.shares.iter().any(|share| share.received + share.left < share.needed)
     }
 
+    /// Whether a replica knew another state than the plan was made with.
+    pub(crate) fn wants_later_plan(&self) -> bool {
+        self.wants_later_plan
+    }
+
     /// The end of a request that did not reach its level, because its time was over or too many failed.
     #[cold]
     pub(crate) fn end(self, in_time: bool) -> Ended {
-        // A replica knew another state than the plan was made with.
         let again = self.wants_later_plan;
         let error = if in_time { self.error() } else { self.timed_out() };
         if again { Ended::Again(error) } else { Ended::Failed(error) }

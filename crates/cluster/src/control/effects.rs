@@ -196,7 +196,9 @@ fn schema_change(change: &Change) -> Option<SchemaChange> {
         | Change::Place(_)
         | Change::MoveTablet(_)
         | Change::SetNodeState(..)
-        | Change::Truncate(_) => None,
+        | Change::Truncate(_)
+        | Change::Transition(_)
+        | Change::Settled(_) => None,
     }
 }
 

@@ -15,6 +15,7 @@ use wire::node::control::{Command, CommandOutcome, Join, Joined};
 use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::{Verb, WorkGroup};
 
+use super::SyncTablet;
 use super::service::{Membership, invalid, not_in_a_cluster};
 use crate::consensus::{ChangeRefused, MemberChange};
 use crate::control::{ClusterError, ControlPlane};
@@ -61,6 +62,18 @@ pub(crate) enum Ask {
         #[cbor(with = "minicbor::bytes")]
         [u8; 16],
     ),
+    /// Wait until this node has the map of that version of the table of this id, and no request by an earlier
+    /// one. Every node answers it.
+    #[n(4)]
+    Drained(
+        #[n(0)]
+        #[cbor(with = "minicbor::bytes")]
+        [u8; 16],
+        #[n(1)] u64,
+    ),
+    /// Copy a slice of a tablet between its replicas. Every node that has one answers it.
+    #[n(5)]
+    Sync(#[n(0)] SyncTablet),
 }
 
 /// The answer to an [`Ask`]: the index to wait for, and what the layers above say of it.
@@ -88,7 +101,7 @@ pub(crate) async fn ask(
     let until = Deadline::after(LEADER_WITHIN);
     let until_sent = match &ask {
         Ask::Plan(..) | Ask::Truncate(..) => Deadline::after(LEADER_WITHIN + LEADER_WITHIN / 2),
-        Ask::Announce(_) | Ask::Applied(_) => deadline,
+        Ask::Announce(_) | Ask::Applied(_) | Ask::Drained(..) | Ask::Sync(_) => deadline,
     };
     loop {
         let attempt = match control.membership() {
@@ -151,7 +164,7 @@ async fn ask_there(
     }
 }
 
-async fn call(
+pub(super) async fn call(
     membership: &Membership,
     node: crate::NodeNumber,
     ask: &Ask,
@@ -200,7 +213,35 @@ async fn answer_here(control: &ControlPlane, ask: &Ask) -> Result<Answered, Atte
             control.wait_effective(*index, Deadline::after(OTHERS_WITHIN)).await?;
             Ok(Answered { index: *index, outcome: Vec::new() })
         }
+        Ask::Drained(table, version) => {
+            control.wait_drained(TableId(*table), *version).await?;
+            Ok(Answered { index: *version, outcome: Vec::new() })
+        }
+        Ask::Sync(slice) => {
+            let next = control.sync(slice.clone()).await?;
+            let outcome = minicbor::to_vec(next).expect("writing to memory does not fail");
+            Ok(Answered { index: 0, outcome })
+        }
     }
+}
+
+/// Has a node copy a slice of a tablet; the token that the next one begins with.
+///
+/// # Errors
+/// The text of the error.
+pub(super) async fn sync_at(
+    membership: &Rc<Membership>,
+    node: crate::NodeNumber,
+    slice: SyncTablet,
+    deadline: Deadline,
+) -> Result<Option<i64>, String> {
+    let control = ControlPlane::here().ok_or_else(|| ClusterError::NotOpen.to_string())?;
+    if node == control.group().number() {
+        return control.sync(slice).await.map_err(|error| error.to_string());
+    }
+    let asked = call(membership, node, &Ask::Sync(slice), deadline).await;
+    let answered = asked.map_err(|error| error.to_string())?;
+    minicbor::decode(&answered.outcome).map_err(|error| format!("its answer cannot be read: {error}"))
 }
 
 /// Waits until the other nodes that live have applied a command, so that whoever asked for it finds it
@@ -266,7 +307,7 @@ impl Membership {
         let ask: Ask =
             minicbor::decode(&bytes).map_err(|error| Fault::new(FaultKind::Invalid, error.to_string()))?;
         let control = ControlPlane::here().ok_or_else(not_in_a_cluster)?;
-        let is_for_all = matches!(ask, Ask::Applied(_));
+        let is_for_all = matches!(ask, Ask::Applied(_) | Ask::Drained(..) | Ask::Sync(_));
         if !is_for_all && !control.group().may_plan() {
             return Err(not_leader(&control.group()));
         }

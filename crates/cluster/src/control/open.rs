@@ -13,6 +13,7 @@ use reactor::{Deadline, Event, Group, Semaphore};
 use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError};
 
 use super::effects::{own_tablets, tell_shards};
+use super::transitions::Transitions;
 use super::{ClusterError, ControlPlane, founding};
 use crate::consensus::LogLimits;
 use crate::control::leader::{self, Ask};
@@ -91,6 +92,8 @@ pub async fn open_node(
 /// Has this node be up to date and known to the others, and leads where it is the leader.
 async fn take_part(control: &Rc<ControlPlane>, membership: &Rc<Membership>) -> Result<(), StorageError> {
     reactor::spawn(Group::CONTROL, Rc::clone(membership).lead(Rc::clone(control))).detach();
+    let transitions = Transitions::new(Rc::clone(control), Rc::clone(membership));
+    reactor::spawn(Group::CONTROL, transitions.drive()).detach();
     let deadline = Deadline::after(CATCH_UP_WITHIN);
     match catch_up(control, deadline).await {
         Ok(()) => {}
@@ -208,6 +211,7 @@ async fn open_group(
         sequence,
         down_since: RefCell::default(),
         planner: RefCell::new(None),
+        syncer: RefCell::new(None),
         on_schema: RefCell::new(None),
         own_word: Rc::default(),
     };

@@ -9,9 +9,13 @@ use reactor::{Deadline, Permit};
 
 use super::founding::placed;
 use super::{ClusterError, ControlPlane};
-use crate::group0::{Change, Command, Move, Refusal, RequestId};
+use crate::group0::{Change, ClusterState, Command, Move, Refusal, RequestId, Transition};
 use crate::maps::ring::tokens_of_next;
+use crate::maps::{ReplicaMap, TabletStep};
 use crate::nodes::{NodeRecord, NodeState, OwnFacts};
+
+/// Tablets of one table that take a step at once, at most.
+const STEPS_MAX: usize = 1024;
 
 /// The right to change what is agreed upon; nothing else changes it until this is dropped.
 pub struct Turn {
@@ -103,6 +107,48 @@ impl Turn {
     ) -> Result<u64, ClusterError> {
         let moved = Move { table: table.id().0, tablet: tablet.0, node, shard };
         self.make_topology(vec![Change::MoveTablet(moved)]).await
+    }
+
+    /// Takes the steps that `steps_of` finds for the tablets of a table, and waits until they have taken
+    /// effect here; returns whether there were any. Of very many the first are taken.
+    ///
+    /// # Errors
+    /// As [`Turn::change`].
+    pub(super) async fn take_steps(
+        &self,
+        table: TableId,
+        steps_of: impl FnOnce(&ClusterState, &ReplicaMap) -> Vec<(u32, TabletStep)>,
+    ) -> Result<bool, ClusterError> {
+        let state = self.control.group.state();
+        let Some(map) = state.maps().get(&table) else { return Ok(false) };
+        let mut steps = steps_of(&state, map);
+        steps.truncate(STEPS_MAX);
+        if steps.is_empty() {
+            return Ok(false);
+        }
+        let transition = Transition { table: table.0, version: map.version(), steps };
+        self.make_topology(vec![Change::Transition(transition)]).await?;
+        Ok(true)
+    }
+
+    /// Notes that the replicas of a table are what its keyspace asks for, if `is_settled` still finds so.
+    ///
+    /// # Errors
+    /// As [`Turn::change`].
+    pub(super) async fn settle(
+        &self,
+        table: TableId,
+        is_settled: impl FnOnce(&ClusterState, &ReplicaMap) -> bool,
+    ) -> Result<(), ClusterError> {
+        let state = self.control.group.state();
+        let is_settled = state.maps().get(&table).is_some_and(|map| is_settled(&state, map));
+        if !is_settled {
+            return Ok(());
+        }
+        let schema = Some(state.schema().version());
+        let topology = Some(state.topology_version());
+        let changes = vec![Change::Settled(table.0)];
+        self.make(Command { id: self.next_id(), schema, changes, topology }).await.map(drop)
     }
 
     /// Gives a node that joins a number, tokens and a place in the list of nodes; its number, and the index

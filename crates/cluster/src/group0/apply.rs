@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use model::schema::TableId;
+use model::schema::{SchemaChange, TableId};
 use model::tablet::NodeNumber;
 
-use super::command::{Change, Command, Move, Placement, Refusal};
+use super::command::{Change, Command, Move, Placement, Refusal, Transition};
 use super::requests::Done;
 use super::state::ClusterState;
 use crate::maps::map::MapParts;
-use crate::maps::{Placed, ReplicaMap};
+use crate::maps::{Placed, ReplicaMap, TabletStep};
 use crate::nodes::{NodeRecord, NodeState, OwnFacts};
 
 /// The state after the command at `index` of the log. A command that is refused, or that was applied before,
@@ -43,7 +43,7 @@ fn changed(state: &ClusterState, index: u64, command: &Command) -> Result<Cluste
 
 fn change_state(state: &mut ClusterState, index: u64, change: &Change) -> Result<(), String> {
     match change {
-        Change::Schema(change) => state.change_schema(change).map_err(|error| error.to_string()),
+        Change::Schema(change) => change_schema(state, index, change),
         Change::Found(id) => match state.cluster_id.replace(*id) {
             None => Ok(()),
             Some(_) => Err("the cluster has been founded".to_owned()),
@@ -54,7 +54,60 @@ fn change_state(state: &mut ClusterState, index: u64, change: &Change) -> Result
         Change::MoveTablet(moved) => move_tablet(state, index, moved),
         Change::SetNodeState(number, part) => set_node_state(state, index, *number, *part),
         Change::Truncate(table) => truncate(state, index, TableId(*table)),
+        Change::Transition(transition) => take_steps(state, index, transition),
+        Change::Settled(table) => changeable(state, index, TableId(*table)).map(|map| {
+            map.set_changing(false, index);
+        }),
     }
+}
+
+/// Changes the schema. Where the replication of a keyspace becomes another one and there are nodes that may
+/// have its replicas, levels count the replicas that there are from here on, as long as those are on their
+/// way.
+fn change_schema(state: &mut ClusterState, index: u64, change: &SchemaChange) -> Result<(), String> {
+    if let SchemaChange::AlterKeyspace { name, options } = change
+        && let Some(keyspace) = state.schema.keyspace(name)
+        && keyspace.options.replication != options.replication
+        && state.nodes.values().filter(|node| node.state == NodeState::Normal).count() > 1
+    {
+        let tables = state.schema.tables().filter(|table| table.keyspace() == name.as_str());
+        let tables: Vec<TableId> = tables.map(|table| table.id()).collect();
+        for table in tables {
+            if state.maps.contains_key(&table) {
+                changeable(state, index, table)?.set_changing(true, index);
+            }
+        }
+    }
+    state.change_schema(change).map_err(|error| error.to_string())
+}
+
+/// The map of a table that the command at `index` has not changed yet.
+fn changeable(state: &mut ClusterState, index: u64, id: TableId) -> Result<&mut ReplicaMap, String> {
+    let map = Rc::make_mut(&mut state.maps).get_mut(&id);
+    let map = map.ok_or_else(|| format!("there is no map of table {id}"))?;
+    if map.version() >= index {
+        return Err(format!("one command changes the map of table {id} twice"));
+    }
+    Ok(Rc::make_mut(map))
+}
+
+fn take_steps(state: &mut ClusterState, index: u64, transition: &Transition) -> Result<(), String> {
+    let id = TableId(transition.table);
+    for (_, step) in &transition.steps {
+        let TabletStep::Join(node, shard) = step else { continue };
+        let record = state.nodes.get(node).ok_or_else(|| format!("there is no node {node}"))?;
+        if record.state != NodeState::Normal {
+            return Err(format!("node {node} is {:?} and gets no tablets", record.state));
+        }
+        if *shard >= record.shards {
+            return Err(format!("node {node} has {} shards, and none is {shard}", record.shards));
+        }
+    }
+    let map = changeable(state, index, id)?;
+    if map.version() != transition.version {
+        return Err(format!("the map of table {id} has changed since the steps were planned"));
+    }
+    map.take_steps(&transition.steps, index).map_err(|reason| format!("of table {id}, {reason}"))
 }
 
 fn add_node(state: &mut ClusterState, index: u64, record: &NodeRecord) -> Result<(), String> {
@@ -138,7 +191,9 @@ fn place(state: &mut ClusterState, index: u64, placement: &Placement) -> Result<
             .map(|(node, shard)| {
                 let shards = state.nodes.get(node).map(|node| node.shards);
                 match shards {
-                    Some(shards) if *shard < shards => Ok(Placed { node: *node, shard: *shard, since }),
+                    Some(shards) if *shard < shards => {
+                        Ok(Placed { node: *node, shard: *shard, since, ..Placed::default() })
+                    }
                     Some(shards) => Err(format!("node {node} has {shards} shards, and none is {shard}")),
                     None => Err(format!("there is no node {node}")),
                 }
@@ -146,8 +201,12 @@ fn place(state: &mut ClusterState, index: u64, placement: &Placement) -> Result<
             .collect()
     };
     let tablets = placement.tablets.iter().map(placed).collect::<Result<_, _>>()?;
-    let map =
-        ReplicaMap::of_parts(&MapParts { version: index, log2: placement.log2, tablets, truncated: 0 })?;
+    let map = ReplicaMap::of_parts(&MapParts {
+        version: index,
+        log2: placement.log2,
+        tablets,
+        ..MapParts::default()
+    })?;
     match Rc::make_mut(&mut state.maps).insert(id, Rc::new(map)) {
         None => Ok(()),
         Some(_) => Err(format!("table {id} has a map")),
@@ -155,12 +214,7 @@ fn place(state: &mut ClusterState, index: u64, placement: &Placement) -> Result<
 }
 
 fn truncate(state: &mut ClusterState, index: u64, id: TableId) -> Result<(), String> {
-    let maps = Rc::make_mut(&mut state.maps);
-    let map = maps.get_mut(&id).ok_or_else(|| format!("there is no map of table {id}"))?;
-    if map.version() >= index {
-        return Err(format!("table {id} is truncated by the command that changes its map"));
-    }
-    Rc::make_mut(map).truncate(index);
+    changeable(state, index, id)?.truncate(index);
     Ok(())
 }
 

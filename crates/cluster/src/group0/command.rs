@@ -4,6 +4,7 @@ use minicbor::{Decode, Encode};
 use model::schema::{SchemaChange, TableId};
 use model::tablet::{NodeNumber, Replica, TabletId};
 
+use crate::maps::TabletStep;
 use crate::nodes::{NodeRecord, NodeState, OwnFacts};
 
 /// The identity of a command: a command that is asked for again has the same one.
@@ -68,6 +69,21 @@ impl Move {
     }
 }
 
+/// Steps of tablets of one table towards other replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Transition {
+    /// The table's id.
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
+    pub table: [u8; 16],
+    /// The version of the table's map that the steps were planned with: they are refused if it has changed.
+    #[n(1)]
+    pub version: u64,
+    /// The number of each tablet, and its step.
+    #[n(2)]
+    pub steps: Vec<(u32, TabletStep)>,
+}
+
 /// One change of the state.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 pub enum Change {
@@ -100,6 +116,16 @@ pub enum Change {
     /// A table, named by its id, loses all of its rows: each of its replicas begins a new tenancy.
     #[n(7)]
     Truncate(
+        #[n(0)]
+        #[cbor(with = "minicbor::bytes")]
+        [u8; 16],
+    ),
+    /// Replicas of tablets join or leave.
+    #[n(8)]
+    Transition(#[n(0)] Transition),
+    /// The replicas of a table, named by its id, are what the factors of its keyspace say.
+    #[n(9)]
+    Settled(
         #[n(0)]
         #[cbor(with = "minicbor::bytes")]
         [u8; 16],

@@ -27,7 +27,7 @@ use reactor::{Deadline, Event, Gate};
 use storage::StorageError;
 
 pub use apply::apply;
-pub use command::{Change, Command, Move, Outcome, Placement, Refusal, RequestId};
+pub use command::{Change, Command, Move, Outcome, Placement, Refusal, RequestId, Transition};
 pub use requests::{Done, OUTCOMES_MAX, Requests};
 pub use state::ClusterState;
 

@@ -1,12 +1,15 @@
 //! The replicas of all tablets of one table, as the nodes agreed upon them.
 //!
 //! ```text
-//! map    := CBOR {0: version, 1: log2 of the number of tablets, 2: [tablet], 3: last truncation, or nothing}
+//! map    := CBOR {0: version, 1: log2 of the number of tablets, 2: [tablet], 3: last truncation, or nothing,
+//!                 4: fence, or nothing, 5: whether the factors change, or nothing}
 //! tablet := [placed]
-//! placed := CBOR [node, shard, since]
+//! placed := CBOR [node, shard, since, step or nothing]
+//! step   := 0 whole | 1 joining | 2 leaving
 //! ```
 //! Copies share chunks of tablets, so that a change of one tablet copies little of a large map.
-//! Invariant: each tablet has a replica, and its replicas are on different nodes.
+//! Invariant: each tablet has a replica, and its replicas are on different nodes. At most one of them is not
+//! whole: the last one, of several.
 
 use std::rc::Rc;
 
@@ -18,8 +21,24 @@ const CHUNK: usize = 256;
 /// Most replicas of a tablet: a limit for bytes that are read, far above any replication factor in use.
 pub const REPLICAS_MAX: usize = 64;
 
+/// How far a replica is on its way into the replicas of a tablet or out of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Step {
+    /// It has the tablet: it is read.
+    #[n(0)]
+    #[default]
+    Whole,
+    /// It gets all writes, and may lack what was written before it came: it is not read.
+    #[n(1)]
+    Joining,
+    /// It gets all writes until the others have all that it has, and is not read any more.
+    #[n(2)]
+    Leaving,
+}
+
 /// One replica of a tablet, and since when it is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(array)]
 pub struct Placed {
     /// The node.
@@ -32,6 +51,28 @@ pub struct Placed {
     /// first replicas, of which there is nothing from before.
     #[n(2)]
     pub since: u64,
+    /// Its part in a transition of the tablet.
+    #[n(3)]
+    #[cbor(default)]
+    pub step: Step,
+}
+
+/// A step of a tablet from one set of replicas to the next. Each adds or removes one replica, so that
+/// quorums of before and after have a replica in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum TabletStep {
+    /// A node begins to join, with the tablet on that shard.
+    #[n(0)]
+    Join(#[n(0)] NodeNumber, #[n(1)] u16),
+    /// A node begins to leave.
+    #[n(1)]
+    Leave(#[n(0)] NodeNumber),
+    /// What has begun is complete: the joining replica is whole, or the leaving one is none any more.
+    #[n(2)]
+    Complete,
+    /// What has begun did not happen: the joining replica is none, or the leaving one is whole.
+    #[n(3)]
+    Undo,
 }
 
 impl Placed {
@@ -51,12 +92,14 @@ type Tablet = Box<[Placed]>;
 pub struct ReplicaMap {
     version: u64,
     truncated: u64,
+    fence: u64,
+    changing: bool,
     tablets: TabletMap,
     chunks: Vec<Rc<[Tablet]>>,
 }
 
 /// A map as plain values: for bytes, and between shards.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct MapParts {
     /// Index of the command that changed the map last.
     #[n(0)]
@@ -71,6 +114,16 @@ pub struct MapParts {
     #[n(3)]
     #[cbor(default)]
     pub truncated: u64,
+    /// Index of the last command that changed which replicas count; 0 if none did. Requests that were planned
+    /// with an older map are refused.
+    #[n(4)]
+    #[cbor(default)]
+    pub fence: u64,
+    /// Whether the keyspace got other factors, towards which the replicas are still on their way: until they
+    /// are there, levels count the replicas that there are.
+    #[n(5)]
+    #[cbor(default)]
+    pub changing: bool,
 }
 
 impl ReplicaMap {
@@ -89,18 +142,23 @@ impl ReplicaMap {
         if parts.truncated > parts.version {
             return Err(format!("it was truncated by {} and changed by {}", parts.truncated, parts.version));
         }
+        if parts.fence > parts.version {
+            return Err(format!("it was fenced by {} and changed by {}", parts.fence, parts.version));
+        }
         for (number, replicas) in parts.tablets.iter().enumerate() {
             check(replicas).map_err(|reason| format!("tablet {number} {reason}"))?;
         }
         let boxed = |replicas: &Vec<Placed>| replicas.clone().into_boxed_slice();
         let chunks = parts.tablets.chunks(CHUNK).map(|chunk| chunk.iter().map(boxed).collect()).collect();
-        Ok(Self { version: parts.version, truncated: parts.truncated, tablets, chunks })
+        let MapParts { version, truncated, fence, changing, .. } = *parts;
+        Ok(Self { version, truncated, fence, changing, tablets, chunks })
     }
 
     /// The map as plain values.
     pub fn to_parts(&self) -> MapParts {
         let tablets = self.tablets.tablets().map(|tablet| self.replicas(tablet).to_vec()).collect();
-        MapParts { version: self.version, log2: self.tablets.log2(), tablets, truncated: self.truncated }
+        let Self { version, truncated, fence, changing, .. } = *self;
+        MapParts { version, log2: self.tablets.log2(), tablets, truncated, fence, changing }
     }
 
     /// Index of the command that changed the map last.
@@ -111,6 +169,33 @@ impl ReplicaMap {
     /// Index of the command that truncated the table last; 0 if none did.
     pub fn truncated(&self) -> u64 {
         self.truncated
+    }
+
+    /// Whether the keyspace got other factors, towards which the replicas are still on their way.
+    pub fn is_changing(&self) -> bool {
+        self.changing
+    }
+
+    /// Tablets of which a replica joins or leaves.
+    pub fn in_transition(&self) -> impl Iterator<Item = TabletId> + '_ {
+        self.tablets.tablets().filter(|tablet| self.moving(*tablet).is_some())
+    }
+
+    /// The replica that joins or leaves a tablet.
+    ///
+    /// # Panics
+    /// For a tablet that the table has not.
+    pub fn moving(&self, tablet: TabletId) -> Option<Placed> {
+        self.replicas(tablet).last().filter(|placed| placed.step != Step::Whole).copied()
+    }
+
+    /// The replicas of a tablet that are whole; there is at least one.
+    ///
+    /// # Panics
+    /// For a tablet that the table has not.
+    pub fn whole(&self, tablet: TabletId) -> &[Placed] {
+        let replicas = self.replicas(tablet);
+        &replicas[..replicas.len() - usize::from(self.moving(tablet).is_some())]
     }
 
     /// How the table is cut into tablets.
@@ -187,21 +272,89 @@ impl ReplicaMap {
         self.set_version(version);
     }
 
+    /// Takes tablets a step further each.
+    ///
+    /// # Errors
+    /// The reason for which a step does not follow on the map; some may have been made then.
+    ///
+    /// # Panics
+    /// For a version that is not later.
+    pub(crate) fn take_steps(&mut self, steps: &[(u32, TabletStep)], version: u64) -> Result<(), String> {
+        for (number, step) in steps {
+            if *number >= self.tablets.count() {
+                return Err(format!("it has {} tablets, and none is {number}", self.tablets.count()));
+            }
+            let tablet = TabletId(*number);
+            let after = stepped(self.replicas(tablet), *step, version);
+            let after = after.map_err(|reason| format!("tablet {number} {reason}"))?;
+            check(&after).map_err(|reason| format!("tablet {number} {reason}"))?;
+            *self.tablet_mut(tablet) = after.into();
+        }
+        self.fence = version;
+        self.set_version(version);
+        Ok(())
+    }
+
+    /// Notes whether the replicas are on their way towards other factors.
+    ///
+    /// # Panics
+    /// For a version that is not later.
+    pub(crate) fn set_changing(&mut self, changing: bool, version: u64) {
+        // No fence: whatever levels count by, it is at least the number of whole replicas, so that quorums of
+        // before and after meet.
+        self.changing = changing;
+        self.set_version(version);
+    }
+
     fn set_version(&mut self, version: u64) {
         assert!(self.version < version, "version {version} of a map comes behind {}", self.version);
         self.version = version;
     }
 
     fn set_shard(&mut self, tablet: TabletId, node: NodeNumber, shard: u16) {
+        let placed = self.tablet_mut(tablet).iter_mut().find(|placed| placed.node == node);
+        placed.expect("the node has a replica of the tablet").shard = shard;
+    }
+
+    /// A tablet of a chunk that no copy of the map shares.
+    fn tablet_mut(&mut self, tablet: TabletId) -> &mut Tablet {
         let at = tablet.0 as usize;
         let chunk = &mut self.chunks[at / CHUNK];
         if Rc::get_mut(chunk).is_none() {
             *chunk = chunk.iter().cloned().collect();
         }
         let tablets = Rc::get_mut(chunk).expect("a chunk that was just made is shared with nobody");
-        let placed = tablets[at % CHUNK].iter_mut().find(|placed| placed.node == node);
-        placed.expect("the node has a replica of the tablet").shard = shard;
+        &mut tablets[at % CHUNK]
     }
+}
+
+/// The replicas of a tablet after a step; an error ends a sentence about the tablet.
+fn stepped(replicas: &[Placed], step: TabletStep, version: u64) -> Result<Vec<Placed>, String> {
+    let mut after = replicas.to_vec();
+    let moving = replicas.last().filter(|placed| placed.step != Step::Whole).copied();
+    match (step, moving) {
+        (TabletStep::Join(..) | TabletStep::Leave(_), Some(moving)) => {
+            return Err(format!("is in transition: node {} is {:?}", moving.node, moving.step));
+        }
+        (TabletStep::Join(node, shard), None) => {
+            after.push(Placed { node, shard, since: version, step: Step::Joining });
+        }
+        (TabletStep::Leave(node), None) => {
+            let at = replicas.iter().position(|placed| placed.node == node);
+            let mut leaving = after.remove(at.ok_or_else(|| format!("has no replica on node {node}"))?);
+            leaving.step = Step::Leaving;
+            after.push(leaving);
+        }
+        (TabletStep::Complete | TabletStep::Undo, None) => return Err("is in no transition".to_owned()),
+        (step, Some(mut moving)) => {
+            after.pop();
+            if (step == TabletStep::Complete) == (moving.step == Step::Joining) {
+                moving.step = Step::Whole;
+                after.push(moving);
+            }
+        }
+    }
+    Ok(after)
 }
 
 /// The shard of the `number`th of a node's `count` tablets: contiguous runs of about equal length.
@@ -222,6 +375,9 @@ fn check(replicas: &[Placed]) -> Result<(), String> {
         if replicas[..at].iter().any(|other| other.node == placed.node) {
             return Err(format!("has two replicas on node {}", placed.node));
         }
+        if placed.step != Step::Whole && (at == 0 || at + 1 < replicas.len()) {
+            return Err(format!("has no whole replica before node {}, or one behind it", placed.node));
+        }
     }
     Ok(())
 }
@@ -231,12 +387,12 @@ mod tests {
     use super::*;
 
     fn placed(node: NodeNumber, shard: u16, since: u64) -> Placed {
-        Placed { node, shard, since }
+        Placed { node, shard, since, ..Placed::default() }
     }
 
     fn map(log2: u8, replicas: &[Placed]) -> ReplicaMap {
         let tablets = vec![replicas.to_vec(); 1 << log2];
-        ReplicaMap::of_parts(&MapParts { version: 1, log2, tablets, truncated: 0 }).unwrap()
+        ReplicaMap::of_parts(&MapParts { version: 1, log2, tablets, ..MapParts::default() }).unwrap()
     }
 
     #[test]

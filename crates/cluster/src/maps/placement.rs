@@ -103,7 +103,7 @@ pub fn ring_ranges(replication: &BTreeMap<String, String>, nodes: &[NodeRecord])
 }
 
 /// The ring of some nodes, walked for a keyspace.
-struct Ring<'n> {
+pub(super) struct Ring<'n> {
     strategy: Strategy,
     nodes: &'n [NodeRecord],
     /// Tokens in order, each with the place of its node.
@@ -111,7 +111,7 @@ struct Ring<'n> {
 }
 
 impl<'n> Ring<'n> {
-    fn new(replication: &BTreeMap<String, String>, nodes: &'n [NodeRecord]) -> Self {
+    pub(super) fn new(replication: &BTreeMap<String, String>, nodes: &'n [NodeRecord]) -> Self {
         let mut tokens: Vec<(i64, usize)> = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             tokens.extend(node.tokens.iter().map(|token| (*token, at)));
@@ -126,8 +126,24 @@ impl<'n> Ring<'n> {
         self.tokens[begin..].iter().chain(&self.tokens[..begin]).map(|(_, at)| *at)
     }
 
-    /// The replicas of what ends with a token.
-    fn replicas(&self, last: Token) -> Vec<usize> {
+    /// The factor of each data center; `None` if the strategy ignores data centers.
+    pub(super) fn factors(&self) -> Option<&BTreeMap<String, usize>> {
+        match &self.strategy {
+            Strategy::DataCenters(factors) => Some(factors),
+            Strategy::Simple(_) => None,
+        }
+    }
+
+    /// Replicas over all data centers.
+    pub(super) fn factor_of_all(&self) -> usize {
+        match &self.strategy {
+            Strategy::DataCenters(factors) => factors.values().sum(),
+            Strategy::Simple(factor) => *factor,
+        }
+    }
+
+    /// The replicas of what ends with a token, as places among the nodes.
+    pub(super) fn replicas(&self, last: Token) -> Vec<usize> {
         match &self.strategy {
             Strategy::Simple(factor) => simple(self.walk(last), *factor),
             Strategy::DataCenters(factors) => by_data_center(self.walk(last), factors, self.nodes),

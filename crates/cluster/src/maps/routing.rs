@@ -3,21 +3,23 @@
 //! A [`Routing`] is what is true of one table at one version, and never changes. Plans take the replicas of a
 //! request out of one, so that all of a request's parts agree. It is made of the table's agreed map; a table
 //! that every node keeps for itself has this node as its only replica, on the shard that
-//! [`TabletMap::shard_of`] names. Invariant: every tablet has a replica, and the replicas of a tablet are on
-//! different nodes.
+//! [`TabletMap::shard_of`] names. Invariant: every tablet has a replica, the replicas of a tablet are on
+//! different nodes, and at most the last one of several is not whole.
 
 use std::ops::Range;
 
 use model::Token;
 use model::tablet::{NodeNumber, Replica, TabletId, TabletMap};
 
-use super::map::{MapParts, Placed};
+use super::map::{MapParts, Placed, Step};
 
 /// The replicas of all tablets of one table, at one version.
 #[derive(Debug)]
 pub struct Routing {
     version: u64,
     truncated: u64,
+    fence: u64,
+    changing: bool,
     tablets: TabletMap,
     /// The replicas of all tablets, tablet after tablet.
     replicas: Box<[Replica]>,
@@ -25,6 +27,8 @@ pub struct Routing {
     since: Box<[u64]>,
     /// For each tablet, the place of its first replica in `replicas`; then the number of all.
     begins: Box<[u32]>,
+    /// Tablets of which a replica joins or leaves, in order, with what it does.
+    moving: Box<[(TabletId, Step)]>,
 }
 
 /// Neighbouring tablets that are read in one go, because the same replicas have had them all since the same
@@ -49,7 +53,8 @@ impl Routing {
         }
         assert_eq!(begins.len(), tablets.count() as usize + 1, "each tablet has an entry");
         let (replicas, since, begins) = (replicas.into(), since.into(), begins.into());
-        Self { version, truncated: 0, tablets, replicas, since, begins }
+        let moving = Box::default();
+        Self { version, truncated: 0, fence: 0, changing: false, tablets, replicas, since, begins, moving }
     }
 
     /// The routing of a table that `node`, which has `shards` shards, keeps for itself.
@@ -64,8 +69,14 @@ impl Routing {
         let replicas = |placed: &Vec<Placed>| -> Vec<(Replica, u64)> {
             placed.iter().map(|placed| (placed.replica_at(node, shards), placed.since)).collect()
         };
+        let moving = |(number, placed): (usize, &Vec<Placed>)| {
+            let step = placed.last().map_or(Step::Whole, |placed| placed.step);
+            (step != Step::Whole).then_some((TabletId(number as u32), step))
+        };
+        let moving = map.tablets.iter().enumerate().filter_map(moving).collect();
         let routing = Self::new(map.version, TabletMap::new(map.log2), map.tablets.iter().map(replicas));
-        Self { truncated: map.truncated, ..routing }
+        let MapParts { truncated, fence, changing, .. } = *map;
+        Self { truncated, fence, changing, moving, ..routing }
     }
 
     /// The version: it grows with every change of the table's tablets or their replicas.
@@ -79,13 +90,40 @@ impl Routing {
         self.truncated
     }
 
+    /// The version that changed last which replicas count: what was planned with an older one is refused.
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// Whether levels count the replicas that there are, and not the factors of the keyspace, which the
+    /// replicas are still on their way to.
+    pub fn is_changing(&self) -> bool {
+        self.changing
+    }
+
     /// How the table is cut into tablets.
     #[inline]
     pub fn tablets(&self) -> TabletMap {
         self.tablets
     }
 
-    /// The replicas of a tablet; there is at least one.
+    /// The replicas of a tablet that are whole, which are read; there is at least one.
+    pub fn whole(&self, tablet: TabletId) -> &[Replica] {
+        let replicas = self.replicas(tablet);
+        &replicas[..replicas.len() - usize::from(self.moving(tablet).is_some())]
+    }
+
+    /// What the last replica of a tablet is about to do, if it joins or leaves.
+    #[inline]
+    pub fn moving(&self, tablet: TabletId) -> Option<Step> {
+        if self.moving.is_empty() {
+            return None;
+        }
+        let at = self.moving.binary_search_by_key(&tablet.0, |(tablet, _)| tablet.0);
+        at.ok().map(|at| self.moving[at].1)
+    }
+
+    /// The replicas of a tablet, all of which get its writes; there is at least one.
     #[inline]
     pub fn replicas(&self, tablet: TabletId) -> &[Replica] {
         &self.replicas[self.places(tablet)]
@@ -109,9 +147,11 @@ impl Routing {
         self.replicas[self.begins[self.tablets.tablet_of(token).0 as usize] as usize]
     }
 
-    /// Whether two tablets have the same replicas since the same commands.
+    /// Whether two tablets have the same replicas since the same commands, in the same steps.
     fn are_alike(&self, a: TabletId, b: TabletId) -> bool {
-        self.replicas(a) == self.replicas(b) && self.since(a) == self.since(b)
+        self.replicas(a) == self.replicas(b)
+            && self.since(a) == self.since(b)
+            && self.moving(a) == self.moving(b)
     }
 
     /// The tablets that a range of tokens touches, in token order, as few runs as possible. There is none if
@@ -171,9 +211,9 @@ mod tests {
 
     #[test]
     fn a_shard_that_a_start_has_not_is_stood_in_for_on_this_node_alone() {
-        let placed = |node, shard| Placed { node, shard, since: 3 };
+        let placed = |node, shard| Placed { node, shard, since: 3, ..Placed::default() };
         let tablets = vec![vec![placed(1, 1), placed(2, 5)], vec![placed(1, 4), placed(2, 0)]];
-        let map = MapParts { version: 9, log2: 1, tablets, truncated: 0 };
+        let map = MapParts { version: 9, log2: 1, tablets, ..MapParts::default() };
         let routing = Routing::of_map(&map, 1, 3);
         let replica = |node, shard| Replica { node, shard };
         assert_eq!(routing.replicas(TabletId(0)), [replica(1, 1), replica(2, 5)]);
@@ -183,11 +223,12 @@ mod tests {
 
     #[test]
     fn a_run_has_one_set_of_replicas_since_the_same_commands() {
-        let placed = |node, since| Placed { node, shard: 0, since };
+        let placed = |node, since| Placed { node, shard: 0, since, ..Placed::default() };
         let (pair, other) = (vec![placed(1, 3), placed(2, 3)], vec![placed(1, 3), placed(3, 3)]);
         let later = vec![placed(1, 3), placed(2, 8)];
         let tablets = vec![pair.clone(), pair, other, later];
-        let routing = Routing::of_map(&MapParts { version: 9, log2: 2, tablets, truncated: 0 }, 1, 1);
+        let routing =
+            Routing::of_map(&MapParts { version: 9, log2: 2, tablets, ..MapParts::default() }, 1, 1);
         let found: Vec<u32> = routing.runs(Token::MINIMUM, Token::MAXIMUM).map(|run| run.tablet.0).collect();
         assert_eq!(found, [0, 2, 3]);
     }

@@ -22,9 +22,9 @@ fn table(tablets_log2: u8) -> Table {
 }
 
 fn map(version: u64, shard: u16) -> News {
-    let tablets = vec![vec![Placed { node: FIRST_NODE, shard, since: 1 }]; 2];
+    let tablets = vec![vec![Placed { node: FIRST_NODE, shard, since: 1, ..Placed::default() }]; 2];
     News {
-        maps: vec![(TableId([1; 16]), MapParts { version, log2: 1, tablets, truncated: 0 })],
+        maps: vec![(TableId([1; 16]), MapParts { version, log2: 1, tablets, ..MapParts::default() })],
         ..News::default()
     }
 }

@@ -21,7 +21,7 @@ pub fn hint(
     let tablets = table.tablets();
     let tablet = tablets.tablet_of(token);
     let (replicator, routing) = (engine.replicator(), engine.replicator().routing(table));
-    let replicas = routing.replicas(tablet);
+    let replicas = routing.whole(tablet);
     if replicas.contains(&replicator.own()) {
         return;
     }

@@ -125,7 +125,7 @@ pub(super) fn tablets(rows: &mut Rows<'_>, table: &Table, replicator: &Replicato
     let routing = replicator.routing(table);
     let map = routing.tablets();
     for tablet in map.tablets() {
-        let replicas = routing.replicas(tablet).iter();
+        let replicas = routing.whole(tablet).iter();
         rows.row(|row| {
             row.text("keyspace_name", table.keyspace());
             row.uuid("table_id", table.id().0);

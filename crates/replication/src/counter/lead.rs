@@ -72,7 +72,7 @@ impl Replicator {
     ) -> Result<(), ReplicaFailure> {
         let mutation = &entry.mutation;
         let table = self.table_at(mutation.table, entry.version, deadline).await?;
-        self.check_replica(&table, table.tablets().tablet_of(mutation.token), entry.since)?;
+        self.check_replica(&table, table.tablets().tablet_of(mutation.token), (entry.since, entry.version))?;
         if !table.is_counter() {
             return Err(ReplicaFailure::Misfit(mutation.table));
         }
@@ -103,7 +103,7 @@ impl Replicator {
             self.count_here(&table, &view, (lead.host_id, ApplyAs::default()), lead.deadline).await?;
             return Ok(());
         }
-        let plan = self.plan(&table, view.token, lead.level).map_err(Uncounted::Ended)?;
+        let plan = self.plan_write(&table, view.token, lead.level).map_err(Uncounted::Ended)?;
         let own = plan.replicas.iter().find(|planned| planned.replica == self.own()).ok_or_else(stale)?;
         let tablets = table.tablets();
         let tablet = (tablets.log2(), tablets.tablet_of(view.token).0);
@@ -192,7 +192,8 @@ impl Replicator {
             if self.routing(table).truncated() > planned {
                 return Ok(());
             }
-            plan = self.plan(table, token, lead.level).map_err(|error| perhaps(error, own, required))?;
+            plan =
+                self.plan_write(table, token, lead.level).map_err(|error| perhaps(error, own, required))?;
         }
     }
 }

@@ -6,7 +6,7 @@
 //! and pages follow each other without gap or overlap.
 
 use cluster::maps::Routing;
-use model::tablet::Replica;
+use model::tablet::{NodeNumber, Replica};
 use model::{RowView, Token};
 use storage::{
     Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, StorageError, call_and_note,
@@ -18,7 +18,7 @@ use super::rest::{Part, Rest, Time};
 use super::{ReadLimits, copies};
 use crate::consistency::Consistency;
 use crate::error::{ReplicaFailure, ReplicationError};
-use crate::plan::{Distance, Plan};
+use crate::plan::{Distance, Plan, Purpose};
 use crate::replicator::{Replicator, here};
 
 /// A read that is under way.
@@ -28,6 +28,9 @@ pub(super) struct Reading<'a> {
     pub(super) limits: ReadLimits,
     pub(super) level: Consistency,
     pub(super) time: Time<'a>,
+    /// Reads from all of these nodes and from a replica that joins or leaves, whatever the level, and repairs
+    /// them whatever the table's options say.
+    pub(super) all_of: Option<&'a [NodeNumber]>,
 }
 
 /// The way to the replicas of a part.
@@ -111,6 +114,11 @@ impl Reading<'_> {
         is_inside: bool,
     ) -> Result<(Way, Replica, u32), ReplicationError> {
         let (replicator, table) = (self.replicator, &self.command.table);
+        if let Some(nodes) = self.all_of {
+            let plan = Plan::of_all(replicator, (routing, tablet), nodes)?;
+            let (nearest, required) = (plan.replicas[0].replica, plan.required);
+            return Ok((Way::Copies(Box::new(plan)), nearest, required));
+        }
         let replica = routing.replicas(tablet)[0];
         // A map may still name a node that has left.
         if !replicator.view().is_shared() && replica.node == replicator.own().node {
@@ -119,7 +127,7 @@ impl Reading<'_> {
             let way = if is_here { Way::Here } else { Way::Shard(replicator.shard_of(replica)) };
             return Ok((way, replica, required));
         }
-        let plan = Plan::new(replicator, table, (routing, tablet), self.level)?;
+        let plan = Plan::new(replicator, table, (routing, tablet), (self.level, Purpose::Read))?;
         let (nearest, required) = (plan.replicas[0], plan.required);
         let way = match nearest.distance {
             _ if is_inside || !plan.is_served_by_nearest() => Way::Copies(Box::new(plan)),

@@ -84,7 +84,8 @@ pub(super) async fn hand_over(
             |error: NodeError| ReplicaFailure::Failed(error.to_string()).at(planned.replica, plan.required);
         answers.push((*planned, Answer::decode(bytes).map_err(broken)?));
     }
-    let repairs = answers.len() > 1 && reading.command.table.options().read_repair != NO_REPAIR;
+    let is_wanted = reading.all_of.is_some() || reading.command.table.options().read_repair != NO_REPAIR;
+    let repairs = answers.len() > 1 && is_wanted;
     let PageOf { now, gc_before, .. } = page;
     let merge = Merge {
         command: part,
@@ -96,8 +97,9 @@ pub(super) async fn hand_over(
     };
     let Merged { next, lacking } = merge.hand_over(watched).await;
     if !lacking.is_empty() {
+        let table = &reading.command.table;
         let lacking = lacking.into_iter().map(|(at, mutation)| (answers[at].0, mutation)).collect();
-        repair::write(reading.replicator, plan, lacking, deadline).await?;
+        repair::write(reading.replicator, (plan, table), lacking, deadline).await?;
     }
     let makes_no_progress = match (&next, &rest.range) {
         (Next::Within(_, slices, _), PartitionRange::Key(_)) => *slices == rest.slices,

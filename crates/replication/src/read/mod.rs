@@ -5,7 +5,7 @@
 //! (`raw_page`), or digests of them, that `ask` gets from as many replicas as the level needs and `replica`
 //! reads at each; `merge` makes one of them, and `repair` writes to replicas what they lack. `paced` gives
 //! ranges a deadline for each fetch. `round` is a read of which conditional writes get the first page with
-//! the promises of its replicas.
+//! the promises of its replicas; `sync` one that gives replicas what they lack.
 
 mod answer;
 mod ask;
@@ -20,6 +20,7 @@ mod repair;
 mod replica;
 mod rest;
 mod round;
+mod sync;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -39,6 +40,7 @@ use rest::Time;
 
 pub(crate) use replica::serve;
 pub(crate) use round::RoundRead;
+pub use sync::sync_slice;
 
 /// Whether a read sees every conditional write before it.
 fn level_is_serial(level: Consistency) -> bool {
@@ -116,7 +118,7 @@ impl Replicator {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), ReplicationError> {
         let time = Time::Until(deadline);
-        let reading = Reading { replicator: self, command, limits, level: consistency, time };
+        let reading = Reading { replicator: self, command, limits, level: consistency, time, all_of: None };
         let PartitionRange::Key(key) = &command.range else {
             // Boxed, so that a read of one partition does not carry the space of a range's.
             return Box::pin(paced::in_fetches(reading, deadline, consumer)).await;

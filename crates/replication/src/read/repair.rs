@@ -7,23 +7,26 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
+use model::Table;
+use model::mutation::MutationView;
 use model::tablet::Replica;
 use reactor::{Deadline, metrics};
 use smallvec::SmallVec;
 
-use crate::error::ReplicationError;
+use crate::error::{ReplicaFailure, ReplicationError};
 use crate::plan::{Plan, Planned};
 use crate::replicator::Replicator;
 use crate::write::send::{self, Sent};
 
-/// Writes each mutation to its replica, and waits until all have them.
+/// Writes each mutation to its replica, and waits until all have them that still are replicas then: others
+/// count for no later read.
 ///
 /// # Errors
 /// [`ReplicationError::TimedOut`] if some of them did not get it by the deadline: the data was read, and may
 /// be lost to the next reader. It counts those that failed, as Cassandra's `BlockingReadRepair`.
 pub(super) async fn write(
     replicator: &Replicator,
-    plan: &Plan,
+    (plan, table): (&Plan, &Rc<Table>),
     lacking: Vec<(Planned, Vec<u8>)>,
     deadline: Deadline,
 ) -> Result<(), ReplicationError> {
@@ -32,8 +35,10 @@ pub(super) async fn write(
     metrics::counter("ceto_coordinator_read_repairs", help, &[]).add(lacking.len() as u64);
     let mut under_way: SmallVec<[(Planned, Sent); 5]> = SmallVec::new();
     for (planned, mutation) in lacking {
-        let mutation: Rc<[u8]> = mutation.into();
-        let sent = send::to(replicator, (&planned, plan.version()), &mutation, born_us, deadline);
+        let (replicator, table, version) = (replicator.clone(), table.clone(), plan.version());
+        let sent: Sent = Box::pin(async move {
+            to_replica(&replicator, &table, (planned, version), &mutation.into(), (born_us, deadline)).await
+        });
         under_way.push((planned, sent));
     }
     let mut failed: SmallVec<[Replica; 5]> = SmallVec::new();
@@ -64,4 +69,30 @@ pub(super) async fn write(
     let required = plan.required;
     let received = required.saturating_sub(failed.len() as u32);
     Err(ReplicationError::TimedOut { received, required, data_present: true })
+}
+
+/// Writes to a replica, by later plans where its own is one of before, as long as it is a replica.
+async fn to_replica(
+    replicator: &Replicator,
+    table: &Table,
+    (planned, mut version): (Planned, u64),
+    mutation: &Rc<[u8]>,
+    (born_us, deadline): (i64, Deadline),
+) -> Result<(), ReplicaFailure> {
+    // Bounded by the deadline.
+    loop {
+        let sent = send::to(replicator, (&planned, version), mutation, born_us, deadline).await;
+        match sent {
+            Err(failure) if failure.asks_for_a_later_plan() && !deadline.is_past() => {}
+            sent => return sent,
+        }
+        replicator.wait_for_later_plan(table, version, deadline).await;
+        let token = MutationView::trusted(mutation)?.token;
+        let plan = replicator.plan_unchecked(table, token);
+        let is_same = |now: &Planned| (now.replica, now.since) == (planned.replica, planned.since);
+        if !plan.replicas.iter().any(is_same) {
+            return Ok(());
+        }
+        version = plan.version();
+    }
 }

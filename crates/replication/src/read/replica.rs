@@ -80,7 +80,7 @@ pub(crate) async fn serve(
     // Held until the read has ended: those who take the tablet away wait for it.
     let mut _routing = None;
     for tablet in tablets_of(&table, &range) {
-        _routing = Some(replicator.check_replica(&table, tablet, read.since)?);
+        _routing = Some(replicator.check_replica(&table, tablet, (read.since, read.version))?);
     }
     if !read.fits(&table) {
         return Err(ReplicaFailure::Misfit(read.table));

@@ -64,7 +64,8 @@ impl<'a> RoundRead<'a> {
         let contents: Contents<'_> =
             answers.iter().map(|(planned, bytes)| (*planned, bytes.as_slice())).collect();
         let time = Time::Until(deadline);
-        let reading = Reading { replicator, command: self.command, limits: self.limits, level, time };
+        let reading =
+            Reading { replicator, command: self.command, limits: self.limits, level, time, all_of: None };
         let mut watched = Watched::new(consumer);
         let handing = async {
             let page = (self.command, self.page);

@@ -191,7 +191,7 @@ impl Replicator {
         if !is_alone {
             return Ok(None);
         }
-        let plan = self.plan(table, token, level)?;
+        let plan = self.plan_write(table, token, level)?;
         Ok(Some((plan.required, Rc::clone(plan.routing()))))
     }
 }

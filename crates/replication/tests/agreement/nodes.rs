@@ -109,9 +109,12 @@ fn pretend(own: u16, setting: Setting) {
     };
     let placed = |tablet: usize| {
         let shard = (tablet % setting.shards) as u16;
-        (1..=setting.nodes()).map(|node| Placed { node, shard, since: 0 }).collect::<Vec<_>>()
+        (1..=setting.nodes())
+            .map(|node| Placed { node, shard, since: 0, ..Placed::default() })
+            .collect::<Vec<_>>()
     };
-    let map = MapParts { version: VERSION, log2: 1, tablets: (0..2).map(placed).collect(), truncated: 0 };
+    let map =
+        MapParts { version: VERSION, log2: 1, tablets: (0..2).map(placed).collect(), ..MapParts::default() };
     View::here().pretend_to_be(own, (1..=setting.nodes()).map(record).collect(), TABLE, map);
 }
 

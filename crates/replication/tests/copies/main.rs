@@ -7,6 +7,7 @@ mod answers;
 mod batches;
 mod hints;
 mod levels;
+mod moving;
 mod nodes;
 mod pages;
 mod refused;

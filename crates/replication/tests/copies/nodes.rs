@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::View;
-use cluster::maps::Placed;
 use cluster::maps::map::MapParts;
+use cluster::maps::{Placed, Step};
 use cluster::nodes::NodeRecord;
 use model::mutation::MutationBuilder;
 use model::partition_key::DecoratedKey;
-use model::schema::{KeyspaceOptions, SchemaChange};
+use model::schema::{KeyspaceOptions, SchemaChange, TableOptions};
 use model::tablet::Replica;
 use model::{RowView, Table, TableId, Token};
 use reactor::Deadline;
@@ -275,8 +275,11 @@ impl Nodes {
             let host_id = host_of(*number);
             (*number, NodeRecord { number: *number, host_id, data_center, rack, ..NodeRecord::default() })
         };
-        let placed: Vec<_> = replicas.iter().map(|node| Placed { node: *node, shard: 0, since: 0 }).collect();
-        let map = MapParts { version: VERSION, log2: 1, tablets: vec![placed; 2], truncated: 0 };
+        let placed: Vec<_> = replicas
+            .iter()
+            .map(|node| Placed { node: *node, shard: 0, since: 0, ..Placed::default() })
+            .collect();
+        let map = MapParts { version: VERSION, log2: 1, tablets: vec![placed; 2], ..MapParts::default() };
         let records: cluster::Nodes = sites.iter().map(record).collect();
         View::here().pretend(records, TABLE, map);
         let others = Rc::new(Others::default());
@@ -304,17 +307,48 @@ impl Nodes {
         let version = self.replicator.routing(&self.table).version() + 1;
         // The storage of this test has had its tablets from the beginning.
         let since = |node| if node == 1 { 0 } else { version };
-        let placed: Vec<_> =
-            replicas.iter().map(|node| Placed { node: *node, shard: 0, since: since(*node) }).collect();
-        let map = MapParts { version, log2: 1, tablets: vec![placed; 2], truncated: 0 };
+        let placed: Vec<_> = replicas
+            .iter()
+            .map(|node| Placed { node: *node, shard: 0, since: since(*node), ..Placed::default() })
+            .collect();
+        let map = MapParts { version, log2: 1, tablets: vec![placed; 2], ..MapParts::default() };
         let nodes = (*View::here().nodes()).clone();
         View::here().pretend(nodes, TABLE, map);
     }
 
+    /// Has these replicas from now on, of which the last one joins or leaves, and is fenced against requests
+    /// of before; `changing` while the factors of the keyspace are on their way.
+    pub(crate) fn step(&self, replicas: &[u16], last: Step, changing: bool) {
+        let version = self.replicator.routing(&self.table).version() + 1;
+        let placed = |node: &u16| Placed { node: *node, ..Placed::default() };
+        let mut placed: Vec<Placed> = replicas.iter().map(placed).collect();
+        placed.last_mut().expect("there is a replica").step = last;
+        let map = MapParts {
+            version,
+            log2: 1,
+            tablets: vec![placed; 2],
+            fence: version,
+            changing,
+            ..MapParts::default()
+        };
+        let nodes = (*View::here().nodes()).clone();
+        View::here().pretend(nodes, TABLE, map);
+    }
+
+    /// Has no read repair what it finds.
+    pub(crate) async fn repair_nothing(&mut self) {
+        self.alter(|options| options.read_repair = "NONE".to_owned()).await;
+    }
+
     /// Gives the table another `speculative_retry`.
     pub(crate) async fn speculate(&mut self, policy: &str) {
+        self.alter(|options| options.speculative_retry = policy.to_owned()).await;
+    }
+
+    /// Gives the table other options.
+    async fn alter(&mut self, change: impl FnOnce(&mut TableOptions)) {
         let mut definition = self.table.definition().clone();
-        definition.options.speculative_retry = policy.to_owned();
+        change(&mut definition.options);
         definition.revision += 1;
         let change = SchemaChange::AlterTable(Box::new(definition));
         cluster::change_schema(&change).await.expect("an altered table");

@@ -181,7 +181,7 @@ fn a_write_that_is_late_does_not_come_behind_a_truncation() {
 #[test]
 fn nothing_comes_back_after_power_and_messages_were_lost() {
     let (mut truncations, mut unavailable) = (0, 0);
-    for seed in 50..53 {
+    for seed in 50..54 {
         let (mut nodes, record) = nodes(seed);
         for _ in 0..20 {
             nodes.trouble();

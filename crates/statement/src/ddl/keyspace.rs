@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cql::ast::{AlterKeyspace, CreateKeyspace};
-use model::schema::{Keyspace, KeyspaceOptions, KeyspaceTablets, SchemaChange};
+use model::schema::{KeyspaceOptions, KeyspaceTablets, SchemaChange};
 
 use super::mistake::{config, invalid, unauthorized, unsupported};
 use super::names::{check_keyspace_name, is_local_system};
@@ -86,8 +86,10 @@ pub(super) fn alter(
     if let Some(map) = properties.map("replication")?.filter(|map| !map.is_empty()) {
         let before = &keyspace.options.replication;
         options.replication = replication::read(name, map, before, context, warnings)?;
-        check_moves_nothing(keyspace, &options.replication, context)?;
-        if replication::total_factor(before) < replication::total_factor(&options.replication) {
+        let grows = replication::total_factor(before) < replication::total_factor(&options.replication);
+        // Several nodes give the new replicas their rows by themselves.
+        let nodes: usize = context.data_centers.iter().map(|(_, nodes)| nodes).sum();
+        if grows && nodes < 2 {
             warnings.push(
                 "When increasing replication factor you need to run a full (-full) repair to distribute the data."
                     .to_owned(),
@@ -100,25 +102,6 @@ pub(super) fn alter(
     }
     let change = SchemaChange::AlterKeyspace { name: name.to_owned(), options };
     Ok(Planned::change(change, event))
-}
-
-/// Refuses other replication for tables that have replicas on several nodes, or would have: tablets keep the
-/// replicas that they were made with, and quorums of other numbers would not meet.
-fn check_moves_nothing(
-    keyspace: &Keyspace,
-    replication: &BTreeMap<String, String>,
-    context: &PlanContext<'_>,
-) -> Result<(), StatementError> {
-    let nodes: usize = context.data_centers.iter().map(|(_, nodes)| nodes).sum();
-    let has_tables = context.schema.tables().any(|table| table.keyspace() == keyspace.name);
-    if nodes < 2 || !has_tables || *replication == keyspace.options.replication {
-        return Ok(());
-    }
-    let name = &keyspace.name;
-    Err(invalid(format!(
-        "Replication of keyspace '{name}' cannot be altered yet: it has tables, and replicas are not added or \
-         removed in a cluster of {nodes} nodes. Make a keyspace with that replication and copy its rows."
-    )))
 }
 
 /// Reads ScyllaDB's `tablets = {'enabled': …, 'initial': …}` into `tablets`, if the statement has it; an

@@ -6,8 +6,8 @@ use model::schema::{KeyspaceOptions, SchemaChange, TableDefinition, TableId, Tab
 use model::tablet::TabletId;
 use model::{Column, ColumnId, ColumnKind, CqlType};
 
-use crate::group0::{Change, ClusterState, Command, Move, Placement, Refusal, RequestId, apply};
-use crate::maps::Placed;
+use crate::group0::{Change, ClusterState, Command, Move, Placement, Refusal, RequestId, Transition, apply};
+use crate::maps::{Placed, Step, TabletStep};
 use crate::nodes::{NodeRecord, NodeState, OwnFacts};
 
 const TABLE: TableId = TableId([9; 16]);
@@ -77,7 +77,7 @@ fn two_nodes() -> ClusterState {
 fn a_map_comes_with_its_table_and_goes_with_it() {
     let mut state = two_nodes();
     let map = &state.maps()[&TABLE];
-    let placed = |node, shard| Placed { node, shard, since: 0 };
+    let placed = |node, shard| Placed { node, shard, since: 0, ..Placed::default() };
     assert_eq!((map.version(), map.replicas(TabletId(2))), (3, &[placed(1, 1), placed(2, 2)][..]));
     let drop_it = SchemaChange::DropTable { keyspace: "k".into(), name: "t".into(), id: TABLE };
     assert_eq!(change(&mut state, [Change::Schema(drop_it)]), None);
@@ -94,6 +94,103 @@ fn a_truncation_gives_every_replica_another_tenancy() {
     for tablet in map.tablets().tablets() {
         assert!(map.replicas(tablet).iter().all(|placed| placed.since == index));
     }
+}
+
+/// Takes steps of the table's tablets, as planned with its map of now.
+fn step(state: &mut ClusterState, steps: &[(u32, TabletStep)]) -> Option<Refusal> {
+    let version = state.maps()[&TABLE].version();
+    change(state, [Change::Transition(Transition { table: TABLE.0, version, steps: steps.to_vec() })])
+}
+
+/// Node, since and step of the replicas of a tablet.
+fn replicas(state: &ClusterState, tablet: u32) -> Vec<(u16, u64, Step)> {
+    let placed = state.maps()[&TABLE].replicas(TabletId(tablet)).iter();
+    placed.map(|placed| (placed.node, placed.since, placed.step)).collect()
+}
+
+#[test]
+fn a_replica_joins_and_leaves_in_two_steps_each() {
+    let mut state = two_nodes();
+    let (whole, joining, leaving) = (Step::Whole, Step::Joining, Step::Leaving);
+    assert_eq!(step(&mut state, &[(1, TabletStep::Join(2, 1)), (0, TabletStep::Leave(1))]), None);
+    let joined = state.last_command();
+    assert_eq!(replicas(&state, 1), [(1, 0, whole), (2, joined, joining)]);
+    assert_eq!(replicas(&state, 0), [(2, 0, whole), (1, 0, leaving)], "one that leaves is the last");
+    let map = &state.maps()[&TABLE];
+    assert_eq!((map.to_parts().fence, map.in_transition().count()), (joined, 2));
+    assert_eq!((map.whole(TabletId(1)).len(), map.moving(TabletId(1)).unwrap().shard), (1, 1));
+    let before = state.clone();
+    assert_eq!(step(&mut state, &[(1, TabletStep::Complete), (0, TabletStep::Complete)]), None);
+    assert_eq!(replicas(&state, 1), [(1, 0, whole), (2, joined, whole)]);
+    assert_eq!(replicas(&state, 0), [(2, 0, whole)]);
+    state = before;
+    assert_eq!(step(&mut state, &[(1, TabletStep::Undo), (0, TabletStep::Undo)]), None);
+    assert_eq!(replicas(&state, 1), [(1, 0, whole)]);
+    assert_eq!(replicas(&state, 0), [(2, 0, whole), (1, 0, whole)]);
+    assert_eq!(state.maps()[&TABLE].in_transition().count(), 0);
+    // A truncation leaves a transition as it is: the one that joins has what there is, which is nothing.
+    assert_eq!(step(&mut state, &[(1, TabletStep::Join(2, 0))]), None);
+    assert_eq!(change(&mut state, [Change::Truncate(TABLE.0)]), None);
+    let truncated = state.last_command();
+    assert_eq!(replicas(&state, 1), [(1, truncated, whole), (2, truncated, joining)]);
+}
+
+#[test]
+fn steps_that_do_not_follow_are_refused() {
+    let mut state = two_nodes();
+    let (number, state_of_it) = (3, NodeState::Joining);
+    let third =
+        NodeRecord { number, host_id: [3; 16], shards: 2, state: state_of_it, ..NodeRecord::default() };
+    assert_eq!(change(&mut state, [Change::AddNode(Box::new(third))]), None);
+    let version = state.maps()[&TABLE].version();
+    let refused = [
+        ((1, TabletStep::Join(9, 0)), "there is no node 9"),
+        ((1, TabletStep::Join(3, 0)), "node 3 is Joining and gets no tablets"),
+        ((1, TabletStep::Join(1, 3)), "node 1 has 3 shards, and none is 3"),
+        ((1, TabletStep::Join(1, 0)), "has two replicas on node 1"),
+        ((4, TabletStep::Leave(1)), "has 4 tablets, and none is 4"),
+        ((1, TabletStep::Leave(2)), "has no replica on node 2"),
+        ((1, TabletStep::Leave(1)), "has no whole replica before node 1"),
+        ((0, TabletStep::Complete), "is in no transition"),
+        ((0, TabletStep::Undo), "is in no transition"),
+    ];
+    for (wrong, reason) in refused {
+        let refusal = step(&mut state, &[(2, TabletStep::Leave(2)), wrong]).expect(reason);
+        assert!(refusal.to_string().contains(reason), "{refusal}, and not {reason}");
+        assert_eq!(state.maps()[&TABLE].version(), version, "all steps are taken, or none");
+    }
+    assert_eq!(step(&mut state, &[(0, TabletStep::Leave(2))]), None);
+    let refusal = step(&mut state, &[(0, TabletStep::Leave(1))]).expect("a tablet takes one step at a time");
+    assert!(refusal.to_string().contains("is in transition: node 2 is Leaving"), "{refusal}");
+    let of_before = Transition { table: TABLE.0, version, steps: vec![(2, TabletStep::Leave(2))] };
+    let refusal = change(&mut state, [Change::Transition(of_before)]).expect("it was planned before");
+    assert!(refusal.to_string().contains("has changed since"), "{refusal}");
+}
+
+#[test]
+fn other_factors_are_noted_until_the_replicas_have_settled() {
+    let mut state = two_nodes();
+    let alter = |replication: &[(&str, &str)]| {
+        let replication = replication.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let replication = replication.collect();
+        let options = KeyspaceOptions { replication, durable_writes: true, tablets: None };
+        Change::Schema(SchemaChange::AlterKeyspace { name: "k".into(), options })
+    };
+    let factor_of = |factor| alter(&[("class", "SimpleStrategy"), ("replication_factor", factor)]);
+    let alone = |state: &mut ClusterState, part| change(state, [Change::SetNodeState(2, part)]);
+    assert_eq!(alone(&mut state, NodeState::Draining), None);
+    assert_eq!(change(&mut state, [factor_of("2")]), None);
+    assert!(!state.maps()[&TABLE].is_changing(), "one node has nowhere to move replicas to");
+    assert_eq!(alone(&mut state, NodeState::Normal), None);
+    let version = state.maps()[&TABLE].version();
+    assert_eq!(change(&mut state, [factor_of("2")]), None);
+    assert!(!state.maps()[&TABLE].is_changing(), "the factor is the same");
+    assert_eq!(change(&mut state, [factor_of("1")]), None);
+    let map = &state.maps()[&TABLE];
+    assert!(map.is_changing() && map.version() > version);
+    assert_eq!(map.to_parts().fence, 0, "the same replicas count");
+    assert_eq!(change(&mut state, [Change::Settled(TABLE.0)]), None);
+    assert!(!state.maps()[&TABLE].is_changing());
 }
 
 #[test]
@@ -115,7 +212,7 @@ fn changes_that_do_not_follow_on_the_state_change_nothing() {
         (Change::UpdateNode(9, Box::new(facts(1))), "there is no node 9"),
         (Change::UpdateNode(1, Box::new(facts(0))), "without shards"),
         (Change::Truncate([7; 16]), "there is no map"),
-        (Change::Truncate(TABLE.0), "is truncated by the command that changes its map"),
+        (Change::Truncate(TABLE.0), "one command changes the map of table"),
         (Change::Place(placement(&[&[(1, 0)][..]; 4])), "has a map"),
         (Change::Place(Placement { table: [7; 16], ..placement(&[&[(1, 0)][..]; 4]) }), "there is no table"),
     ];

@@ -74,7 +74,11 @@ impl Replicator {
         let table = self.table_at(prepare.table, prepare.version, deadline).await?;
         let key = DecoratedKey::new(prepare.key.to_vec());
         // Held until the answer: those who take the tablet away wait for it.
-        let routing = self.check_replica(&table, table.tablets().tablet_of(key.token), prepare.since)?;
+        let routing = self.check_replica(
+            &table,
+            table.tablets().tablet_of(key.token),
+            (prepare.since, prepare.version),
+        )?;
         let acceptor = self.acceptor();
         let _latch = acceptor.turn(prepare.table, &key.key, deadline).await?;
         acceptor.note_others();
@@ -170,7 +174,7 @@ impl Replicator {
         let mutation = &propose.proposal.mutation;
         let table = self.table_at(mutation.table, propose.version, deadline).await?;
         let tablet = table.tablets().tablet_of(mutation.token);
-        let routing = self.check_replica(&table, tablet, propose.since)?;
+        let routing = self.check_replica(&table, tablet, (propose.since, propose.version))?;
         mutation.check(&table)?;
         Ok((table, routing))
     }

@@ -68,15 +68,25 @@ impl Replicator {
         deadline: Deadline,
     ) -> Result<(), ReplicationError> {
         let required = self.with_counts(table, |counts| level.required(counts));
-        let Ok(plan) = self.plan(table, key.token, level) else {
-            // Too few live by now. Those that agreed still have it as accepted.
-            return Err(ReplicationError::Uncommitted { received: 0, required });
-        };
         let mutation: Rc<[u8]> = mutation.into();
-        let mut commits = self.commits((&plan, round), (ballot, &mutation), deadline);
-        if level != Consistency::Any {
+        // Bounded by the deadline.
+        let mut commits = loop {
+            let Ok(plan) = self.plan_write(table, key.token, level) else {
+                // Too few live by now. Those that agreed still have it as accepted.
+                return Err(ReplicationError::Uncommitted { received: 0, required });
+            };
+            let mut commits = self.commits((&plan, round), (ballot, &mutation), deadline);
+            if level == Consistency::Any {
+                break commits;
+            }
             let _in_time = reactor::timeout(deadline, commits.wait(false)).await;
-        }
+            if commits.tally.is_reached() || !commits.tally.wants_later_plan() || deadline.is_past() {
+                break commits;
+            }
+            // Those that have it take it once more.
+            drop(commits);
+            self.wait_for_later_plan(table, plan.version(), deadline).await;
+        };
         let (is_reached, received) = (commits.tally.is_reached(), commits.tally.received_in_all());
         let room = self.late_room(mutation.len(), commits.under_way.len());
         match (room, self.storage().enter()) {

@@ -46,8 +46,8 @@ impl Replicator {
         (serial, commit): (Consistency, Consistency),
         deadlines: CasDeadlines,
     ) -> Result<CasOutcome, CasError<R::Error>> {
-        let required = self.plan(table, key.token, serial)?.required;
-        self.plan(table, key.token, commit)?;
+        let required = self.plan_write(table, key.token, serial)?.required;
+        self.plan_write(table, key.token, commit)?;
         // Requests of this shard do not compete with each other.
         let turn = self.acceptor().queue_turn(table.id(), &key.key, deadlines.contention).await;
         let _turn = turn.map_err(|failure| failure.here(required))?;

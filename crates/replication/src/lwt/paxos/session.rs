@@ -105,7 +105,7 @@ impl<'a> Session<'a> {
     /// [`ReplicationError::Unavailable`] where too few are alive, [`ReplicationError::Undecided`] where that
     /// leaves the request undecided.
     fn plan(&self) -> Result<Plan, ReplicationError> {
-        let plan = self.replicator.plan(self.table, self.key.token, self.level);
+        let plan = self.replicator.plan_write(self.table, self.key.token, self.level);
         plan.map_err(|error| self.unless_undecided(error))
     }
 

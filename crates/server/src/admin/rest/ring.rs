@@ -91,7 +91,7 @@ fn tablets_of(table: &Table) -> Result<Vec<Range>, ApiError> {
     let tablets = routing.tablets();
     let range = |tablet| {
         let (first, last) = tablets.range(tablet);
-        let replicas = routing.replicas(tablet).iter().map(|replica| replica.node).collect();
+        let replicas = routing.whole(tablet).iter().map(|replica| replica.node).collect();
         Range { start: Token(first.0.wrapping_sub(1)), end: last, replicas }
     };
     Ok(tablets.tablets().map(range).collect())
