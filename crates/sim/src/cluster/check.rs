@@ -145,6 +145,7 @@ pub(super) async fn everything(client: &Client, step: Step) -> Result<(), String
 /// Waits until nodes have done what they do by themselves, and settles what only agreement can.
 async fn rest(client: &Client) -> Result<(), String> {
     let shared = &client.shared;
+    client.wait_for_replicas().await?;
     if shared.does(Workload::Batches) {
         reactor::sleep(BATCHES_TIME_MAX).await;
     }
@@ -175,7 +176,7 @@ async fn rows(client: &Client, level: Consistency) -> Result<Everything, String>
             Workload::Counters => shown.counters = client.show_counters(level).await?,
             Workload::Truncation => shown.passing = client.show_all_passing(level).await?,
             Workload::Expiry => client.check_faded(level).await?,
-            Workload::Schema => {}
+            Workload::Schema | Workload::Replication => {}
         }
     }
     Ok(shown)
@@ -189,7 +190,7 @@ fn compared(shared: &Shared) -> Vec<(&'static str, u32)> {
         Workload::Cells => Some(KEYS),
         Workload::Registers => Some(shared.registers.borrow().keys().end),
         Workload::Counters => Some(shared.counters.borrow().len() as u32),
-        Workload::Schema | Workload::Expiry => None,
+        Workload::Schema | Workload::Expiry | Workload::Replication => None,
     };
     let tables = shared.workloads.iter().filter_map(|kind| Some((kind.table()?.0, keys(kind)?)));
     tables.collect()

@@ -134,6 +134,7 @@ impl Client {
             Workload::Counters => self.use_counters().await,
             Workload::Truncation => self.use_passing().await,
             Workload::Expiry => self.use_fading().await,
+            Workload::Replication => self.use_replication().await,
         }
     }
 

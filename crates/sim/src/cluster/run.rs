@@ -70,7 +70,7 @@ impl Run {
         let batch = world.random_u64().is_multiple_of(2);
         let nodes = [3, 3, 3, 4, 5][(world.random_u64() % 5) as usize];
         let racks = 1 + world.random_u64() % 3;
-        let workloads = Workload::chosen(world.random_u64() % (1 << 12));
+        let workloads = Workload::chosen(world.random_u64() % (1 << 13));
         let left = Cell::new(steps);
         let shared = Rc::new(Shared { batch, racks, lines, workloads, left, ..Shared::default() });
         shared.seeds.replace((0..nodes).map(address).collect());

@@ -1,5 +1,6 @@
 //! Clients that make, alter and drop tables, and use them as soon as they are told of them.
 
+use cluster::maps::ReplicaMap;
 use query::QueryError;
 use wire::consistency::Consistency;
 
@@ -27,6 +28,43 @@ fn change_fate(done: Result<impl Sized, QueryError>, text: &str) -> Result<Fate,
 }
 
 impl Client {
+    /// Gives the keyspace another replication factor, now and then. With factors of two and three the number
+    /// of copies that an answer stands for is right in any case: what two copies have is in every two of up
+    /// to three.
+    ///
+    /// # Errors
+    /// An error that no fault explains.
+    pub(super) async fn use_replication(&self) -> Result<(), String> {
+        if below(8) > 0 {
+            return Ok(());
+        }
+        let factor = 2 + below(2);
+        let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {factor}}}");
+        let text = format!("ALTER KEYSPACE sim WITH replication = {replication}");
+        let done = self.send(&text, Sending::at(Consistency::Quorum)).await;
+        let is_explained = self.shared.was_bad.get();
+        match change_fate(done, &text) {
+            Err(error) if !is_explained => return Err(error),
+            Ok(Fate::Done) => self.shared.count("factor changed"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Waits in the end until all replicas are where they should be.
+    ///
+    /// # Errors
+    /// They are not after a long time of peace.
+    pub(super) async fn wait_for_replicas(&self) -> Result<(), String> {
+        let there = async || {
+            let control = self.shared.open.borrow().get(&self.life.0).cloned();
+            let state = control.ok_or("the node is not open")?.group().state();
+            let is_moving = |map: &ReplicaMap| map.is_changing() || map.in_transition().next().is_some();
+            Ok((!state.maps().values().any(|map| is_moving(map))).then_some(()))
+        };
+        self.settle(there).await
+    }
+
     /// Changes the schema, or uses what others have changed.
     ///
     /// # Errors

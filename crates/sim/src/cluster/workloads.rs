@@ -20,10 +20,12 @@ pub(super) enum Workload {
     Truncation,
     /// Rows are inserted that expire.
     Expiry,
+    /// The keyspace gets another replication factor now and then.
+    Replication,
 }
 
 impl Workload {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Elements,
         Self::Cells,
         Self::Schema,
@@ -32,14 +34,16 @@ impl Workload {
         Self::Counters,
         Self::Truncation,
         Self::Expiry,
+        Self::Replication,
     ];
 
-    /// The name of its table and the definition of its columns; none where clients make the tables.
+    /// The name of its table and the definition of its columns; none where clients make the tables, or use
+    /// none.
     pub(super) fn table(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Elements => Some(("elements", "p int, e int, PRIMARY KEY (p, e)")),
             Self::Cells => Some(("cells", "k int, c int, a bigint, b bigint, PRIMARY KEY (k, c)")),
-            Self::Schema => None,
+            Self::Schema | Self::Replication => None,
             Self::Registers => Some(("registers", "k int PRIMARY KEY, v int")),
             Self::Batches => Some(("batched", "p int, e int, PRIMARY KEY (p, e)")),
             Self::Counters => Some(("counters", "k int PRIMARY KEY, n counter")),
@@ -48,7 +52,7 @@ impl Workload {
         }
     }
 
-    /// The kinds that `number` chooses: each of them or not, and always at least two.
+    /// The kinds that `number` chooses: each of them or not, and always at least two that write rows.
     pub(super) fn chosen(number: u64) -> Vec<Self> {
         let is_chosen = |at: usize| number & (1 << at) != 0;
         let mut chosen: Vec<Self> = Self::ALL
@@ -58,9 +62,11 @@ impl Workload {
             .map(|(_, kind)| kind)
             .collect();
         let first = (number >> Self::ALL.len()) as usize;
+        let works = chosen.iter().filter(|kind| **kind != Self::Replication).count();
+        let most = chosen.len() - works + 2;
         for at in first..first + Self::ALL.len() {
             let kind = Self::ALL[at % Self::ALL.len()];
-            if chosen.len() < 2 && !chosen.contains(&kind) {
+            if chosen.len() < most && kind != Self::Replication && !chosen.contains(&kind) {
                 chosen.push(kind);
             }
         }
