@@ -24,18 +24,12 @@ const SEND_WITHIN: Duration = Duration::from_secs(1);
 /// How long a snapshot may take to arrive.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(30);
 
-/// Messages for one member, and whether a task sends them.
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Message>,
-    is_sending: bool,
-}
-
-/// The queues of all members.
+/// The queues of the members for which there are messages.
 pub(super) struct Post {
     group: Group0,
     network: Rc<Network>,
-    queues: RefCell<BTreeMap<NodeNumber, Queue>>,
+    /// One for each task that sends: numbers come from other nodes, and leave nothing behind.
+    queues: RefCell<BTreeMap<NodeNumber, VecDeque<Message>>>,
 }
 
 impl Post {
@@ -47,12 +41,13 @@ impl Post {
     pub(super) fn take(self: &Rc<Self>, message: Message) {
         let to = message.to;
         let mut queues = self.queues.borrow_mut();
+        let is_sending = queues.contains_key(&to);
         let queue = queues.entry(to).or_default();
-        if queue.waiting.len() >= WAITING_MAX {
+        if queue.len() >= WAITING_MAX {
             return;
         }
-        queue.waiting.push_back(message);
-        if !std::mem::replace(&mut queue.is_sending, true) {
+        queue.push_back(message);
+        if !is_sending {
             let post = Rc::clone(self);
             reactor::spawn(Group::CONTROL, async move { post.send_all(to).await }).detach();
         }
@@ -63,15 +58,16 @@ impl Post {
         loop {
             let next = {
                 let mut queues = self.queues.borrow_mut();
-                let queue = queues.get_mut(&to).expect("a queue that is being sent");
-                let next = queue.waiting.pop_front();
-                queue.is_sending = next.is_some();
+                let next = queues.get_mut(&to).expect("a queue that is being sent").pop_front();
+                if next.is_none() {
+                    queues.remove(&to);
+                }
                 next
             };
             let Some(message) = next else { return };
             if !self.send(to, &message).await {
                 // The others would meet the same; newer ones follow.
-                self.queues.borrow_mut().get_mut(&to).expect("its queue").waiting.clear();
+                self.queues.borrow_mut().get_mut(&to).expect("its queue").clear();
                 self.group.unreachable(to);
             }
         }
