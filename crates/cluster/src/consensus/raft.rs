@@ -143,6 +143,20 @@ impl RaftConsensus {
                 .is_some_and(|progress| message.index <= progress.matched)
     }
 
+    /// Checks a message of a node that is no member here yet, such as a leader that joined while this node
+    /// was away: the library takes its messages as a member's, and panics where more is said to be committed
+    /// than this node has.
+    fn check_stranger(&self, message: &Message) -> Result<(), Refused> {
+        let raft = &self.node.raft;
+        let is_stranger = raft.prs().get(u64::from(message.from)).is_none();
+        let is_beyond = message.commit > raft.raft_log.last_index() && message.term >= raft.term;
+        if is_stranger && message.kind == MessageKind::Heartbeat && is_beyond {
+            let reason = "it commits what this node does not have";
+            return Err(Refused { from: message.from, kind: message.kind, reason });
+        }
+        Ok(())
+    }
+
     /// Lets a committed entry take effect on the members.
     fn apply_members(&mut self, entry: &Entry) {
         let Payload::Members(changes) = &entry.payload else { return };
@@ -181,6 +195,7 @@ fn read_state(state: &raft::ReadState) -> Option<ReadState> {
 impl Consensus for RaftConsensus {
     fn step(&mut self, message: Message) -> Result<(), Refused> {
         message.check(self.number)?;
+        self.check_stranger(&message)?;
         if self.is_overtaken(&message) {
             return Ok(());
         }

@@ -432,3 +432,42 @@ fn messages_that_no_member_sends_are_refused_and_change_nothing() {
     consensus.step(good).expect("a message of a correct member");
     assert_eq!(consensus.status().term, 90);
 }
+
+/// A leader may have joined while this node was away.
+#[test]
+fn a_leader_that_is_no_member_yet_is_followed_and_answered() {
+    let mut cluster = settled();
+    let member = &mut cluster.members[0];
+    let consensus = member.consensus().expect("an instance");
+    let last = consensus.status().last;
+    let append = Message {
+        kind: MessageKind::Append,
+        from: 9,
+        to: 1,
+        term: 90,
+        log_term: consensus.term_at(last).expect("its last entry"),
+        index: last,
+        entries: vec![Entry { index: last + 1, term: 90, payload: Payload::Nothing }],
+        commit: last + 1,
+        commit_term: 0,
+        snapshot: None,
+        request_snapshot: 0,
+        reject: false,
+        reject_hint: 0,
+        context: Vec::new(),
+        priority: 0,
+    };
+    let heartbeat =
+        |commit| Message { kind: MessageKind::Heartbeat, entries: Vec::new(), commit, ..append.clone() };
+    // The library would stop the process, as it does for a member.
+    consensus.step(heartbeat(last + 1)).expect_err("what it commits is not here");
+    assert_ne!(consensus.status().leader, Some(9));
+    consensus.step(append.clone()).expect("a message of a correct leader");
+    let answers = member.work();
+    let is_answer = |message: &Message| message.to == 9 && !message.reject && message.index == last + 1;
+    assert!(answers.iter().any(is_answer), "{answers:?}");
+    let consensus = member.consensus().expect("an instance");
+    consensus.step(heartbeat(last + 1)).expect("a message of a correct leader");
+    let status = consensus.status();
+    assert_eq!((status.leader, status.term, status.committed), (Some(9), 90, last + 1));
+}
