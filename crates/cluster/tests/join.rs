@@ -30,6 +30,10 @@ struct Shared {
     made: RefCell<Vec<String>>,
     next: Cell<u64>,
     quiet: Cell<bool>,
+    /// Racks of hosts that are not in the first one.
+    racks: RefCell<BTreeMap<u8, String>>,
+    /// The number of the node that shall lead; whichever leads hands over to it.
+    leads_next: Cell<Option<u16>>,
     /// Problems that end a start.
     refused: RefCell<Vec<String>>,
     changed: Event,
@@ -55,11 +59,13 @@ fn plan_with_names(control: &Rc<ControlPlane>) {
 }
 
 async fn node(host: u8, name: &'static str, address: SocketAddr, shared: Rc<Shared>) {
+    let unnamed = OwnFacts::unnamed(reactor::shard_count());
     let facts = OwnFacts {
         host_id: [host; 16],
         listen: address,
         native: SocketAddr::new(address.ip(), 9042),
-        ..OwnFacts::unnamed(reactor::shard_count())
+        rack: shared.racks.borrow().get(&host).unwrap_or(&unnamed.rack).clone(),
+        ..unnamed
     };
     let options = ClusterOptions {
         cluster_name: name.to_owned(),
@@ -95,6 +101,9 @@ async fn node(host: u8, name: &'static str, address: SocketAddr, shared: Rc<Shar
 async fn client(host: u8, control: &ControlPlane, shared: &Shared) {
     loop {
         reactor::sleep(Duration::from_millis(50 + reactor::random_u64() % 200)).await;
+        if let Some(next) = shared.leads_next.get() {
+            control.group().hand_over(next);
+        }
         if shared.quiet.get() {
             continue;
         }
@@ -387,4 +396,58 @@ fn a_start_without_a_majority_is_told_to_the_others_later() {
     cluster.run_for(Duration::from_secs(10), "they meet");
     assert_eq!(usize::from(shards(&cluster)), SHARDS + 1);
     cluster.settle("all is well again");
+}
+
+/// The node that was away knows the leader neither by its number nor by its address.
+#[test]
+fn a_node_that_was_away_follows_a_leader_that_joined_meanwhile() {
+    // It may be down, and it may hear of the joining node before that has a number.
+    let cases =
+        [(27, false, false), (28, true, false), (29, false, true), (30, true, false), (31, false, true)];
+    for (seed, is_down, meets_it) in cases {
+        let of = format!("seed {seed}");
+        let mut cluster = Cluster::new(seed, 3);
+        cluster.run_for(Duration::from_secs(5), &of);
+        let host_of = |cluster: &Cluster, number: u16| {
+            let open = cluster.shared.open.borrow();
+            let found = open.iter().find(|(_, control)| control.group().number() == number);
+            *found.expect("an open node").0
+        };
+        // A node in a rack of its own votes in the place of the third of the others.
+        let (first, away) = (host_of(&cluster, 1), host_of(&cluster, 3));
+        let (at, id) = (usize::from(away) - 1, cluster.ids[usize::from(away) - 1]);
+        cluster.shared.racks.borrow_mut().insert(4, "another".to_owned());
+        cluster.add("c", DiskFaults::default());
+        let others: Vec<NodeId> = cluster.ids.iter().copied().filter(|other| *other != id).collect();
+        let parted = &others[..if meets_it { 2 } else { 3 }];
+        parted.iter().for_each(|other| cluster.world.part(id, *other));
+        if is_down {
+            cluster.crash(at);
+        }
+        cluster.run_for(Duration::from_secs(10), &of);
+        let group_of = |cluster: &Cluster, host: u8| cluster.shared.open.borrow()[&host].group().clone();
+        assert_eq!(group_of(&cluster, first).members().voters, [1, 2, 4], "{of}");
+        cluster.shared.leads_next.set(Some(4));
+        cluster.run_for(Duration::from_secs(5), &of);
+        cluster.shared.leads_next.set(None);
+        let leader = group_of(&cluster, 4);
+        let term = leader.term();
+        assert_eq!(leader.status().role, Role::Leader, "{of}");
+        others.iter().for_each(|other| cluster.world.heal(id, *other));
+        if is_down {
+            cluster.world.restart(id);
+        }
+        cluster.run_for(Duration::from_secs(15), &of);
+        cluster.shared.quiet.set(true);
+        cluster.run_for(Duration::from_secs(5), &of);
+        let log = || cluster.world.log().join("\n");
+        assert_eq!(
+            (leader.status().role, leader.term()),
+            (Role::Leader, term),
+            "{of}: another leads\n{}",
+            log()
+        );
+        assert_eq!(group_of(&cluster, away).applied(), leader.applied(), "{of}: it is behind\n{}", log());
+        cluster.settle(&of);
+    }
 }

@@ -233,7 +233,9 @@ fn members_of(nodes: &Nodes) -> Members {
     };
     let (left, there): (Vec<_>, Vec<_>) = nodes.values().partition(|node| node.state == NodeState::Left);
     let banned = left.into_iter().map(|node| node.host_id).collect();
-    Members::new(there.into_iter().map(member).collect(), banned, Vec::new())
+    let mut members = Members::new(there.into_iter().map(member).collect(), banned, Vec::new());
+    members.numbered_to = nodes.keys().last().copied().unwrap_or(0);
+    members
 }
 
 impl News {

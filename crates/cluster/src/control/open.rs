@@ -215,6 +215,7 @@ async fn open_group(
         on_schema: RefCell::new(None),
         own_word: Rc::default(),
     };
+    membership.iter().for_each(|membership| membership.name(&group));
     tell_shards(&News::of(&state, group.number()), usize::from(facts.shards)).await?;
     if let Some(membership) = membership {
         membership.attach(&group);

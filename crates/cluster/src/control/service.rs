@@ -199,8 +199,9 @@ impl Membership {
         Group0::open(folder, number_in, LogLimits::default()).await
     }
 
-    /// Lets this node take part in group 0 over the network: its state names this node and its cluster.
-    pub(crate) fn attach(self: &Rc<Self>, group: &Group0) {
+    /// Has first messages name this node as a member, before other members are met: one whose state does
+    /// not name this node yet goes by the number in its first message.
+    pub(crate) fn name(&self, group: &Group0) {
         let state = group.state();
         let cluster_id = state.cluster_id().expect("a cluster is founded before others are met");
         let own = Hello {
@@ -210,6 +211,10 @@ impl Membership {
             ..self.network.own()
         };
         self.network.set_own(own);
+    }
+
+    /// Lets this node take part in group 0 over the network.
+    pub(crate) fn attach(&self, group: &Group0) {
         self.group.replace(Some(group.clone()));
         let post = Post::new(group.clone(), Rc::clone(&self.network));
         group.connect(Rc::new(move |message| post.take(message)));
@@ -338,7 +343,8 @@ impl Membership {
     fn step(&self, request: &Request) -> Answer {
         let message =
             Message::decode(&request.body).map_err(|reason| Fault::new(FaultKind::Invalid, reason))?;
-        if Some(message.from) != request.from.node {
+        let from = &request.from;
+        if Some(message.from) != from.node.or(from.provisional) {
             return Err(Fault::new(FaultKind::Forbidden, "the message is another member's"));
         }
         let group = self.group().ok_or_else(not_in_a_cluster)?;

@@ -7,11 +7,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use reactor::Event;
+use reactor::{Event, Instant};
 use wire::node::hello::{Class, Heard, Hello, Uuid};
 
 use super::book::Book;
 use super::members::Members;
+use super::provisional::{Claim, Place, Provisional};
 use crate::NodeNumber;
 use crate::handshake::{Agreement, Facts, LiveBoot, Refusal, judge};
 
@@ -62,6 +63,7 @@ pub(super) struct Door {
     own: RefCell<Hello>,
     members: RefCell<Members>,
     alive: RefCell<BTreeMap<Uuid, Alive>>,
+    provisional: RefCell<Provisional>,
     book: RefCell<Book>,
     changed: Event,
     has_changed: Cell<bool>,
@@ -74,6 +76,7 @@ impl Door {
             own: RefCell::new(own),
             members: RefCell::default(),
             alive: RefCell::default(),
+            provisional: RefCell::default(),
             book: RefCell::new(book),
             changed: Event::new(),
             has_changed: Cell::new(false),
@@ -89,11 +92,46 @@ impl Door {
         self.own.borrow().clone()
     }
 
-    pub(super) fn set_members(&self, members: Members) {
+    /// Replaces the members; the numbers of provisional members that turn out to be none.
+    pub(super) fn set_members(&self, members: Members) -> Vec<NodeNumber> {
         let hosts: BTreeSet<Uuid> = members.all().map(|member| member.host_id).collect();
         self.book.borrow_mut().keep(&hosts);
+        let dropped = self.provisional.borrow_mut().follow(&members);
         self.members.replace(members);
         self.note_change();
+        dropped
+    }
+
+    /// Gives the node of a connection a place among the provisional members, for a message of group 0 that
+    /// came from it.
+    pub(super) fn take_provisional(&self, claim: &Claim, now: Instant) -> Place {
+        let is_of_cluster = self.own.borrow().cluster_id == Some(claim.cluster_id);
+        // Without a connection that counts, nothing would take the place back.
+        let is_alive = self.alive.borrow().contains_key(&claim.host_id);
+        let is_held = self.provisional(claim.node) == Some(*claim);
+        if !is_of_cluster || !is_alive || !is_held && self.is_taken(claim.address) {
+            return Place::Refused;
+        }
+        self.provisional.borrow_mut().take(claim, &self.members.borrow(), now)
+    }
+
+    /// The claim of the provisional member of that number.
+    pub(super) fn provisional(&self, node: NodeNumber) -> Option<Claim> {
+        self.provisional.borrow().get(node).copied()
+    }
+
+    /// Whether this node or a member that it has connections with is at an address. A member without any may
+    /// have left, and the node that replaces it may have its address.
+    fn is_taken(&self, address: SocketAddr) -> bool {
+        if self.own.borrow().address.parse() == Ok(address) {
+            return true;
+        }
+        let (members, alive, book) = (self.members.borrow(), self.alive.borrow(), self.book.borrow());
+        let is_there = |host_id: &Uuid| {
+            let member = members.of(host_id)?;
+            Some(book.address(host_id).unwrap_or(member.address) == address)
+        };
+        alive.keys().any(|host_id| is_there(host_id) == Some(true))
     }
 
     /// This node's first message for a connection.
@@ -104,10 +142,12 @@ impl Door {
         Hello { expected, class, shard, to_shard, heard, ..own }
     }
 
-    /// The addresses at which a member may be reached, the likeliest first.
+    /// The addresses at which a member, or a provisional one, may be reached, the likeliest first.
     pub(super) fn addresses(&self, node: NodeNumber) -> Vec<SocketAddr> {
         let members = self.members.borrow();
-        let Some(member) = members.get(node) else { return Vec::new() };
+        let Some(member) = members.get(node) else {
+            return self.provisional(node).map(|claim| claim.address).into_iter().collect();
+        };
         let heard = self.book.borrow().address(&member.host_id);
         let mut addresses: Vec<_> = heard.into_iter().chain([member.address]).collect();
         addresses.dedup();
@@ -145,16 +185,17 @@ impl Door {
         Ok(Admitted { agreement, replaces })
     }
 
-    /// A connection with a process has ended.
-    pub(super) fn closed(&self, Process { host_id, boot }: Process) {
+    /// A connection with a process has ended; the number of a provisional member that loses its place by it.
+    pub(super) fn closed(&self, Process { host_id, boot }: Process) -> Option<NodeNumber> {
         let mut alive = self.alive.borrow_mut();
-        if let Some(entry) = alive.get_mut(&host_id).filter(|entry| entry.boot == boot) {
-            assert!(entry.connections > 0, "a connection ended that was not counted");
-            entry.connections -= 1;
-            if entry.connections == 0 {
-                alive.remove(&host_id);
-            }
+        let entry = alive.get_mut(&host_id).filter(|entry| entry.boot == boot)?;
+        assert!(entry.connections > 0, "a connection ended that was not counted");
+        entry.connections -= 1;
+        if entry.connections > 0 {
+            return None;
         }
+        alive.remove(&host_id);
+        self.provisional.borrow_mut().leave(&host_id)
     }
 
     /// Notes addresses that another node passed on.

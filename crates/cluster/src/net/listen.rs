@@ -16,7 +16,8 @@ use wire::node::hello::{Class, Hello};
 
 use super::dial::{HANDSHAKE_TIME, STRANGERS_MAX, encoded, receive_first, refuse};
 use super::door::{Door, Ends, Process};
-use super::serve::Asker;
+use super::provisional::Claim;
+use super::serve::{Arrival, Asker};
 use super::{Admission, Network, verbs};
 
 /// Of the connections whose first message is awaited, those from one address.
@@ -137,18 +138,20 @@ async fn hand_over(
     theirs: &Hello,
 ) {
     let (class, process, body) = (theirs.class, Process::of(theirs), encoded(own));
+    let claim = Claim::of(theirs).filter(|_| admission.node.is_none());
     let asker = Asker {
         node: admission.node,
+        provisional: None,
         host_id: theirs.host_id,
         generation: theirs.generation,
         shard: theirs.shard,
         address: stream.peer_addr(),
     };
     let socket = stream.detach_silent();
+    let arrival = Arrival { asker, class, process, claim };
     let handed = mesh::call(shard, verbs::carrier(class), move || async move {
         let network = reactor::local::<Network>();
-        let taken =
-            network.map(|network| network.serve_connection(socket, (asker, class, process), admission, body));
+        let taken = network.map(|network| network.serve_connection(socket, arrival, admission, body));
         taken.unwrap_or(false)
     });
     if handed.await != Ok(true) {

@@ -36,10 +36,12 @@ pub struct Members {
     pub banned: BTreeSet<Uuid>,
     /// Names of the features that the cluster has enabled.
     pub enabled: Vec<String>,
+    /// The highest number that was given to a node, also to one that was removed since.
+    pub numbered_to: NodeNumber,
 }
 
 impl Members {
-    /// The members, this node among them.
+    /// The members, this node among them; the highest of their numbers is the highest that was given.
     ///
     /// # Panics
     /// If two of them have one number or host id: group 0 gives each once.
@@ -53,7 +55,8 @@ impl Members {
             members.len(),
             by_host.len()
         );
-        Self { members, by_host, banned, enabled }
+        let numbered_to = members.keys().last().copied().unwrap_or(0);
+        Self { members, by_host, banned, enabled, numbered_to }
     }
 
     /// A member by its number.

@@ -12,7 +12,7 @@
 //! the connection that the asking node opened, answers come back over it. Map: `line` (the way to a shard,
 //! opened on use) → `reach` (which line, dialing) → `dial` (first messages) → `call` (the opening end) and,
 //! at the other node, `listen` → `door` (shard 0: who is admitted) → `serve` (the accepting end); `pipe` has
-//! the bytes.
+//! the bytes, `provisional` the nodes whose membership this node has not heard of yet.
 //!
 //! Invariants: every queue is bounded and every wait has a deadline; no peer can make this node hold more
 //! than its share; a request's sender is its connection's. Errors tell whether the request was certainly not
@@ -28,6 +28,7 @@ mod listen;
 mod members;
 mod metrics;
 mod pipe;
+mod provisional;
 mod reach;
 mod serve;
 mod verbs;
@@ -57,11 +58,11 @@ pub use verbs::{Answer, Work};
 use crate::NodeNumber;
 use book::Book;
 use call::Question;
-use door::{Door, Process};
+use door::Door;
 use line::{Line, LineName};
 use metrics::PeerMetrics;
 use pipe::{Encoder, Ended, FrameReader};
-use serve::Incoming;
+use serve::{Arrival, Incoming};
 
 /// Statement connections that a node opens, over all its shards and peers.
 pub const STATEMENT_CONNECTIONS_MAX: usize = 4096;
@@ -226,38 +227,34 @@ impl Network {
         self.registry.register(verb, handler);
     }
 
-    /// Replaces the members, on this shard. Connections with nodes that are none any more, or are banned,
-    /// end.
+    /// Replaces the members, on this shard. Connections with nodes that are none any more, or are banned, or
+    /// whose claim to be a member was wrong, end.
     pub fn set_members(&self, members: Members) {
-        if let Some(door) = &self.door {
-            door.set_members(members.clone());
-        }
+        let dropped = self.door.as_ref().map(|door| door.set_members(members.clone()));
         let members = Rc::new(members);
         self.members.replace(Rc::clone(&members));
+        dropped.unwrap_or_default().into_iter().for_each(|node| self.forget_provisional(node));
         let is_gone = |node: NodeNumber, host_id: &Uuid| {
-            members.get(node).is_none_or(|member| member.host_id != *host_id)
-                || members.banned.contains(host_id)
+            self.host_of(node).as_ref() != Some(host_id) || members.banned.contains(host_id)
         };
         let why = Ended::Here("the node is no member any more");
-        let mut gone: Vec<NodeNumber> = Vec::new();
-        self.lines.borrow_mut().retain(|name, line| {
-            let stays = members.get(name.node).is_some()
-                && line.caller().is_none_or(|caller| !is_gone(name.node, &caller.process.host_id));
-            if !stays {
-                line.end(why.clone());
-                gone.push(name.node);
-            }
-            stays
+        let mut lines = self.lines.borrow_mut();
+        let ended = lines.extract_if(.., |name, line| match line.caller() {
+            Some(caller) => is_gone(name.node, &caller.process.host_id),
+            None => self.host_of(name.node).is_none(),
         });
+        ended.for_each(|(_, line)| line.end(why.clone()));
+        drop(lines);
         for incoming in self.incoming.borrow().values() {
             let Asker { node, host_id, .. } = &incoming.asker;
+            let is_wrong = incoming.claim.as_ref().is_some_and(|claim| claim.is_wrong(&members));
             let is_banned = members.banned.contains(host_id);
-            if is_banned || node.is_some_and(|node| is_gone(node, host_id)) {
+            if is_wrong || is_banned || node.is_some_and(|node| is_gone(node, host_id)) {
                 incoming.end(why.clone());
             }
         }
         self.peers.borrow_mut().retain(|node, _| {
-            let stays = node.is_none_or(|node| members.get(node).is_some());
+            let stays = node.is_none_or(|node| self.host_of(node).is_some());
             if !stays {
                 PeerMetrics::forget(&peer_label(*node));
             }
@@ -318,7 +315,7 @@ impl Network {
         let status = |member: &Member| {
             let opened =
                 lines.values().filter(|line| line.name.node == member.node && line.caller().is_some());
-            let accepted = incoming.values().filter(|incoming| incoming.asker.node == Some(member.node));
+            let accepted = incoming.values().filter(|incoming| incoming.node() == Some(member.node));
             PeerStatus { member: member.clone(), connections: opened.count() + accepted.count() }
         };
         self.members.borrow().all().map(status).collect()
@@ -433,7 +430,7 @@ impl Network {
     fn serve_connection(
         self: &Rc<Self>,
         socket: DetachedStream,
-        (asker, class, process): (Asker, Class, Process),
+        arrival: Arrival,
         admission: Admission,
         hello: Vec<u8>,
     ) -> bool {
@@ -449,11 +446,12 @@ impl Network {
         };
         let number = self.next_incoming.get();
         self.next_incoming.set(number + 1);
-        let metrics = self.metrics(asker.node);
+        let (class, process) = (arrival.class, arrival.process);
+        let metrics = self.metrics(arrival.asker.node);
         metrics.connections.add(1);
         let reader = FrameReader::new(Rc::clone(&stream), BODY_BYTES_MAX, Some(Rc::clone(&metrics)));
         let encoder = self.encoder(admission);
-        let facts = (number, asker, class, process);
+        let facts = (number, arrival);
         let incoming = Incoming::new(Rc::clone(self), facts, stream, encoder, Rc::clone(&metrics));
         self.incoming.borrow_mut().insert(number, Rc::clone(&incoming));
         self.spawn_held(verbs::carrier(class), move |network| async move {

@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use reactor::{Deadline, Group, mesh};
 use wire::node::frame::{Verb, WorkGroup};
-use wire::node::hello::{Class, Hello};
+use wire::node::hello::{Class, Hello, Uuid};
 
 use super::call::{Caller, Question};
 use super::dial::{self, Opened};
 use super::door::{Door, Ends, Process};
 use super::error::{NetError, PeerName};
 use super::line::{Line, LineName, Step};
+use super::metrics::PeerMetrics;
 use super::pipe::{BODY_BYTES_MAX, Ended, FrameReader};
-use super::{Admission, InternodeCompression, Network, verbs};
+use super::provisional::{Claim, Place};
+use super::{Admission, InternodeCompression, Network, peer_label, verbs};
 use crate::NodeNumber;
 use crate::handshake::Refusal;
 
@@ -35,8 +37,11 @@ impl Network {
         if self.gate.is_closed() {
             return Err(NetError::NotOpen);
         }
-        let Some(recorded) = self.members.borrow().get(node).map(|member| member.shards) else {
-            return Err(NetError::UnknownNode { node });
+        let recorded = match self.members.borrow().get(node) {
+            Some(member) => member.shards,
+            // Of a provisional member only shard 0 is of interest, which has group 0.
+            None if verbs::is_for_provisional(question.verb) && self.host_of(node).is_some() => 1,
+            None => return Err(NetError::UnknownNode { node }),
         };
         // The node may have started again with more shards than its last first message said.
         let met = self.shards.borrow().get(&node).copied().filter(|shards| shard < *shards);
@@ -132,6 +137,8 @@ impl Network {
         };
         if self.gate.is_closed() {
             caller.end(Ended::Here("this node's transport stops"));
+        } else if !self.is_kept(line, &caller) {
+            caller.end(Ended::Here("the node is no member any more"));
         }
         let metrics = self.metrics(Some(name.node));
         metrics.connections.add(1);
@@ -143,6 +150,53 @@ impl Network {
         self.departed(caller.process).await;
     }
 
+    /// Whether a line is still this shard's, and a connection of it is with the node that now has its number.
+    fn is_kept(&self, line: &Rc<Line>, caller: &Caller) -> bool {
+        let name = line.name;
+        self.lines.borrow().get(&name).is_some_and(|kept| Rc::ptr_eq(kept, line))
+            && self.host_of(name.node) == Some(caller.process.host_id)
+    }
+
+    /// The host id of a member, or of a provisional one.
+    pub(super) fn host_of(&self, node: NodeNumber) -> Option<Uuid> {
+        let member = self.members.borrow().get(node).map(|member| member.host_id);
+        member.or_else(|| Some(self.door.as_ref()?.provisional(node)?.host_id))
+    }
+
+    /// Whether a node that is no member may hand over a message of group 0, on shard 0.
+    pub(super) fn takes_provisionally(&self, claim: &Claim) -> bool {
+        let Some(door) = &self.door else { return false };
+        match door.take_provisional(claim, reactor::now()) {
+            Place::Refused => false,
+            Place::Held => true,
+            Place::Given { displaced } => {
+                if let Some(silent) = displaced {
+                    self.forget_provisional(silent);
+                }
+                let Claim { node, host_id, address, .. } = claim;
+                // A peer chooses how often this happens.
+                reactor::debug!("a node that this one's state does not name yet takes part in the control plane";
+                    node = node, host_id = crate::handshake::id(host_id), address = address);
+                true
+            }
+        }
+    }
+
+    /// Lets go of what leads to a provisional member that has lost its place; on shard 0.
+    pub(super) fn forget_provisional(&self, node: NodeNumber) {
+        let gone: Vec<Rc<Line>> = self
+            .lines
+            .borrow_mut()
+            .extract_if(.., |name, _| name.node == node)
+            .map(|(_, line)| line)
+            .collect();
+        gone.iter().for_each(|line| line.end(Ended::Here("the node is no provisional member any more")));
+        self.shards.borrow_mut().remove(&node);
+        if self.peers.borrow_mut().remove(&Some(node)).is_some() {
+            PeerMetrics::forget(&peer_label(Some(node)));
+        }
+    }
+
     /// Opens a connection to a shard of a member; the one of its addresses that the number of failures says.
     async fn dial(
         self: &Rc<Self>,
@@ -151,9 +205,7 @@ impl Network {
     ) -> Result<(Rc<Caller>, FrameReader), NetError> {
         let LineName { node, class, shard } = name;
         let peer = PeerName::Node(node);
-        let Some(host_id) = self.members.borrow().get(node).map(|member| member.host_id) else {
-            return Err(NetError::UnknownNode { node });
-        };
+        let host_id = self.host_of(node).ok_or(NetError::UnknownNode { node })?;
         let own_shard = reactor::shard_id() as u16;
         let ends = Ends { expected: Some(host_id), class, shard: own_shard, to_shard: Some(shard) };
         let (addresses, own) = on_door(move |door| (door.addresses(node), door.hello(ends))).await?;
@@ -236,7 +288,14 @@ impl Network {
     /// Tells shard 0 that a connection has ended.
     pub(super) async fn departed(&self, process: Process) {
         // A shard 0 that is gone counts no connections any more.
-        let _told = on_door(move |door| door.closed(process)).await;
+        let _told = on_door(move |door| {
+            if let Some(node) = door.closed(process)
+                && let Some(network) = reactor::local::<Self>()
+            {
+                network.forget_provisional(node);
+            }
+        })
+        .await;
     }
 
     /// Acts on what liveness says of a node, on all shards: connections with one that is down end, and lines
@@ -263,7 +322,7 @@ impl Network {
         }
         if !is_reachable {
             let incoming = self.incoming.borrow();
-            incoming.values().filter(|incoming| incoming.asker.node == Some(node)).for_each(|incoming| {
+            incoming.values().filter(|incoming| incoming.node() == Some(node)).for_each(|incoming| {
                 incoming.end(why.clone());
             });
         }
@@ -277,7 +336,7 @@ impl Network {
     pub async fn ask(
         self: &Rc<Self>,
         address: SocketAddr,
-        expected: Option<wire::node::hello::Uuid>,
+        expected: Option<Uuid>,
         verb: Verb,
         deadline: Deadline,
         body: Vec<u8>,

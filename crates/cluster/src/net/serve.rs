@@ -23,6 +23,7 @@ use super::Network;
 use super::door::Process;
 use super::metrics::PeerMetrics;
 use super::pipe::{Encoder, Ended, FrameReader, Pipe};
+use super::provisional::Claim;
 use super::verbs::{self, Answer};
 use crate::NodeNumber;
 
@@ -41,6 +42,9 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 pub struct Asker {
     /// Its number; `None` for a node that is no member.
     pub node: Option<NodeNumber>,
+    /// The number that it claims, if it is a provisional member: one that this node's state does not name
+    /// yet. Only messages of group 0 may go by it.
+    pub provisional: Option<NodeNumber>,
     /// Its host id.
     pub host_id: Uuid,
     /// How often its data directory was started.
@@ -114,12 +118,22 @@ struct Running {
     signal: Signal,
 }
 
+/// A connection that was admitted.
+pub(super) struct Arrival {
+    pub(super) asker: Asker,
+    pub(super) class: Class,
+    pub(super) process: Process,
+    pub(super) claim: Option<Claim>,
+}
+
 /// The accepting end of one connection.
 pub(super) struct Incoming {
     pub(super) number: u64,
     pub(super) asker: Asker,
     pub(super) class: Class,
     pub(super) process: Process,
+    /// The claim to be a member, of a node that was none when its connection was admitted.
+    pub(super) claim: Option<Claim>,
     network: Rc<Network>,
     encoder: Encoder,
     pipe: Pipe,
@@ -157,7 +171,7 @@ impl Drop for Place {
 impl Incoming {
     pub(super) fn new(
         network: Rc<Network>,
-        (number, asker, class, process): (u64, Asker, Class, Process),
+        (number, Arrival { asker, class, process, claim }): (u64, Arrival),
         stream: Rc<Stream>,
         encoder: Encoder,
         metrics: Rc<PeerMetrics>,
@@ -170,6 +184,7 @@ impl Incoming {
             asker,
             class,
             process,
+            claim,
             network,
             encoder,
             pipe,
@@ -184,13 +199,26 @@ impl Incoming {
         self.pipe.end(why);
     }
 
-    /// Who asks, now: a node that was a stranger when its connection was admitted may be a member since.
-    fn asker(&self) -> Asker {
-        let mut asker = self.asker.clone();
-        if asker.node.is_none() {
-            asker.node = self.network.members.borrow().of(&asker.host_id).map(|member| member.node);
-        }
-        asker
+    /// The number of the node that asks, now: a stranger when its connection was admitted may be a member
+    /// since.
+    pub(super) fn node(&self) -> Option<NodeNumber> {
+        let host_id = &self.asker.host_id;
+        self.asker.node.or_else(|| self.network.members.borrow().of(host_id).map(|member| member.node))
+    }
+
+    /// Who asks, now, for a request that it may make.
+    fn asker(&self, verb: Verb) -> Asker {
+        let node = self.node();
+        let claim = self.claim.as_ref().filter(|_| node.is_none() && verbs::is_for_provisional(verb));
+        Asker { node, provisional: claim.map(|claim| claim.node), ..self.asker.clone() }
+    }
+
+    /// Whether the node may make a request.
+    fn may_ask(&self, verb: Verb, for_strangers: bool) -> bool {
+        let may_provisionally = |claim| self.network.takes_provisionally(claim);
+        for_strangers
+            || self.node().is_some()
+            || verbs::is_for_provisional(verb) && self.claim.as_ref().is_some_and(may_provisionally)
     }
 
     /// Sends this node's first message, then serves until the connection ends.
@@ -293,7 +321,7 @@ impl Incoming {
         if facts.class.map_or(is_control, |class| class != self.class) {
             return Err(Ended::Protocol("a request came over a connection of another kind"));
         }
-        if self.asker().node.is_none() && !facts.for_strangers {
+        if !self.may_ask(header.verb, facts.for_strangers) {
             self.refuse(header, &Fault::new(FaultKind::Forbidden, "the node is no member of the cluster"));
             return Ok(());
         }
@@ -364,7 +392,7 @@ impl Incoming {
 
     fn request(self: &Rc<Self>, header: FrameHeader, body: Vec<u8>, deadline: Deadline) -> Request {
         let parts = Parts::Here(Rc::clone(self));
-        Request { from: self.asker(), verb: header.verb, deadline, body, header, parts }
+        Request { from: self.asker(header.verb), verb: header.verb, deadline, body, header, parts }
     }
 
     /// Serves a request on another shard of this node.
@@ -375,7 +403,7 @@ impl Incoming {
         body: Vec<u8>,
         deadline: Deadline,
     ) -> Answer {
-        let (from, connection, home) = (self.asker(), self.number, reactor::shard_id());
+        let (from, connection, home) = (self.asker(header.verb), self.number, reactor::shard_id());
         let group = verbs::group_of(header.group, self.class);
         let served = mesh::call(shard, group, move || async move {
             let parts = Parts::Shard { shard: home, connection };

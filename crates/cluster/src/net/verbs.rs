@@ -43,6 +43,11 @@ pub(super) fn facts(verb: Verb) -> Option<VerbFacts> {
     Some(VerbFacts { class, for_strangers })
 }
 
+/// Whether a provisional member may ask, and is asked: messages of group 0 only, over control connections.
+pub(super) fn is_for_provisional(verb: Verb) -> bool {
+    verb == Verb::Raft
+}
+
 /// The connection for a request of `verb` in `group`.
 ///
 /// # Panics

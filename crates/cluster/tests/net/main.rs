@@ -5,3 +5,4 @@
 mod alive;
 mod calls;
 mod nodes;
+mod provisional;
