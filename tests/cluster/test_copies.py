@@ -243,6 +243,7 @@ class Copies(Nodes):
         self.assertEqual([(row[0], row[2]) for row in pending], [(b"DOWN", bytes([127, 0, 0, FIRST + 2]))])
         # One of those that have hints is killed too: what the kernel has of them it delivers after its own start.
         until("hints of node 2", lambda: nodes[1].query("SELECT files FROM system_views.pending_hints"))
+        until("none in its memory", lambda: metric(nodes[1], "scylla_hints_manager_size_of_hints_in_progress") == 0)
         nodes[1].kill()
         nodes[1].start().ready()
         nodes[2].start().ready()
