@@ -211,7 +211,7 @@ mod tests {
         for what in often.into_iter().chain(of_registers).chain(of_others) {
             assert!(counts.get(what).is_some_and(|count| *count > 20), "{what}: {counts:?} say little");
         }
-        for what in ["truncated", "fading shown"] {
+        for what in ["truncated", "fading shown", "factor changed"] {
             assert!(counts.get(what).is_some_and(|count| *count > 3), "{what}: {counts:?} say little");
         }
         assert!(lives > 40, "{lives} lives say little");
