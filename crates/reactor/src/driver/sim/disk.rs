@@ -387,8 +387,9 @@ impl Disk {
     }
 
     fn collect_garbage(&mut self) {
-        let names = &self.names;
-        self.inodes.retain(|number, inode| inode.open > 0 || names.refers_to(*number));
+        let mut named: Vec<u64> = self.names.inodes().collect();
+        named.sort_unstable();
+        self.inodes.retain(|number, inode| inode.open > 0 || named.binary_search(number).is_ok());
     }
 
     /// Power is lost. `in_flight` are writes the device had been given and had not finished.

@@ -299,9 +299,19 @@ impl Names {
 
     /// Whether any name, now or after a crash, refers to the file.
     pub(super) fn refers_to(&self, inode: u64) -> bool {
-        let file = Entry::File(inode);
-        self.current.values().any(|entry| *entry == file)
-            || self.durable.values().any(|entry| *entry == file)
-            || self.unsynced.iter().any(|change| matches!(change, Change::Add(_, entry) if *entry == file))
+        self.inodes().any(|named| named == inode)
+    }
+
+    /// The files that any name refers to, now or after a crash; some of them more than once.
+    pub(super) fn inodes(&self) -> impl Iterator<Item = u64> {
+        let added = |change: &Change| match change {
+            Change::Add(_, entry) => Some(*entry),
+            Change::Remove(_) | Change::Rename(..) => None,
+        };
+        let entries = self.current.values().chain(self.durable.values()).copied();
+        entries.chain(self.unsynced.iter().filter_map(added)).filter_map(|entry| match entry {
+            Entry::File(inode) => Some(inode),
+            Entry::Directory => None,
+        })
     }
 }
