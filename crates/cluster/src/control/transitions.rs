@@ -112,7 +112,7 @@ impl ControlPlane {
     }
 }
 
-/// What was found of a table whose replicas are all there: nothing is to be done as long as it is the same.
+/// A table whose replicas are all there, as it was found: nothing is to be done as long as it is the same.
 #[derive(PartialEq, Eq)]
 struct Checked {
     map: u64,
@@ -162,7 +162,7 @@ impl Transitions {
             if is_busy {
                 continue;
             }
-            // What changes is the state, or which nodes are up.
+            // The state may change, or which nodes are up.
             let _ = reactor::timeout(Deadline::after(LOOK_EVERY), group.wait_changed()).await;
         }
     }
@@ -186,9 +186,11 @@ impl Transitions {
         }
         if waiting == 0 && map.is_changing() {
             let turn = ControlPlane::turn().await?;
-            turn.settle(table, |state, map| self.is_settled(state, table, map)).await?;
-            reactor::info!("the replicas of a table are what its keyspace asks for"; table = table);
-            return Ok(true);
+            let settled = turn.settle(table, |state, map| self.is_settled(state, table, map)).await?;
+            if settled {
+                reactor::info!("the replicas of a table are what its keyspace asks for"; table = table);
+            }
+            return Ok(settled);
         }
         if waiting == 0 {
             self.checked.borrow_mut().insert(table, checked);
@@ -339,7 +341,7 @@ impl Transitions {
     }
 }
 
-/// What a node is asked for, as long as it is up.
+/// The answer of a node that is asked, as long as it is up.
 async fn while_up<T>(control: &ControlPlane, node: NodeNumber, asked: impl Future<Output = T>) -> Option<T> {
     let mut asked = pin!(asked);
     loop {
@@ -352,7 +354,7 @@ async fn while_up<T>(control: &ControlPlane, node: NodeNumber, asked: impl Futur
     }
 }
 
-/// Who copies a tablet, and from whom.
+/// The node that copies a tablet, and those that it copies from.
 struct Sources {
     coordinator: NodeNumber,
     nodes: Vec<NodeNumber>,

@@ -131,7 +131,8 @@ impl Turn {
         Ok(true)
     }
 
-    /// Notes that the replicas of a table are what its keyspace asks for, if `is_settled` still finds so.
+    /// Notes that the replicas of a table are what its keyspace asks for, if `is_settled` still finds so;
+    /// returns whether it does.
     ///
     /// # Errors
     /// As [`Turn::change`].
@@ -139,16 +140,16 @@ impl Turn {
         &self,
         table: TableId,
         is_settled: impl FnOnce(&ClusterState, &ReplicaMap) -> bool,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<bool, ClusterError> {
         let state = self.control.group.state();
         let is_settled = state.maps().get(&table).is_some_and(|map| is_settled(&state, map));
         if !is_settled {
-            return Ok(());
+            return Ok(false);
         }
         let schema = Some(state.schema().version());
         let topology = Some(state.topology_version());
         let changes = vec![Change::Settled(table.0)];
-        self.make(Command { id: self.next_id(), schema, changes, topology }).await.map(drop)
+        self.make(Command { id: self.next_id(), schema, changes, topology }).await.map(|_index| true)
     }
 
     /// Gives a node that joins a number, tokens and a place in the list of nodes; its number, and the index

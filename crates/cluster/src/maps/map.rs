@@ -67,10 +67,10 @@ pub enum TabletStep {
     /// A node begins to leave.
     #[n(1)]
     Leave(#[n(0)] NodeNumber),
-    /// What has begun is complete: the joining replica is whole, or the leaving one is none any more.
+    /// The step before is complete: the joining replica is whole, or the leaving one is none any more.
     #[n(2)]
     Complete,
-    /// What has begun did not happen: the joining replica is none, or the leaving one is whole.
+    /// The step before did not happen: the joining replica is none, or the leaving one is whole.
     #[n(3)]
     Undo,
 }

@@ -113,7 +113,7 @@ impl Routing {
         &replicas[..replicas.len() - usize::from(self.moving(tablet).is_some())]
     }
 
-    /// What the last replica of a tablet is about to do, if it joins or leaves.
+    /// The step of the last replica of a tablet, if it joins or leaves.
     #[inline]
     pub fn moving(&self, tablet: TabletId) -> Option<Step> {
         if self.moving.is_empty() {

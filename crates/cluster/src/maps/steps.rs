@@ -14,7 +14,7 @@ use super::map::{Placed, ReplicaMap, TabletStep};
 use super::placement::Ring;
 use crate::nodes::{NodeRecord, NodeState};
 
-/// What is to be done about the tablets of one table.
+/// The work on the tablets of one table.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Next {
     /// Steps that can begin now.
@@ -63,7 +63,7 @@ pub(crate) fn next(
     next
 }
 
-/// What one tablet needs.
+/// The need of one tablet.
 enum Wanted {
     Nothing,
     /// A node that is down.

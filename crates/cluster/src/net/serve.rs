@@ -206,7 +206,7 @@ impl Incoming {
         self.asker.node.or_else(|| self.network.members.borrow().of(host_id).map(|member| member.node))
     }
 
-    /// Who asks, now, for a request that it may make.
+    /// The asker as it is known now, for a request that it may make.
     fn asker(&self, verb: Verb) -> Asker {
         let node = self.node();
         let claim = self.claim.as_ref().filter(|_| node.is_none() && verbs::is_for_provisional(verb));

@@ -68,12 +68,12 @@ fn mutation(nodes: &Nodes) -> Vec<u8> {
     Write { key: 1, timestamp: 1, local: 0, base: BASE, kind }.mutation(&nodes.table)
 }
 
-async fn write(nodes: &Nodes, level: Consistency) -> Result<(), ReplicationError> {
+pub(crate) async fn write(nodes: &Nodes, level: Consistency) -> Result<(), ReplicationError> {
     let deadline = Deadline::after(Duration::from_secs(2));
     nodes.replicator.write(&nodes.table, &mutation(nodes), level, deadline).await
 }
 
-async fn read(nodes: &Nodes, level: Consistency) -> Result<(), ReplicationError> {
+pub(crate) async fn read(nodes: &Nodes, level: Consistency) -> Result<(), ReplicationError> {
     let (deadline, mut reader) = (Deadline::after(Duration::from_secs(2)), Reader::new(None, None));
     nodes.replicator.read(&command(nodes), ReadLimits::default(), level, deadline, &mut reader).await
 }

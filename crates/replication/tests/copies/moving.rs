@@ -6,16 +6,16 @@ use cluster::SyncTablet;
 use cluster::maps::Step;
 use model::clustering::Slice;
 use model::mutation::MutationView;
-use model::partition_key::DecoratedKey;
 use reactor::Deadline;
-use replication::{Consistency, ReadLimits, ReplicationError};
+use replication::{Consistency, ReplicationError};
 use storage::{PartitionRange, ReadCommand};
 use wire::node::fault::FaultKind;
 use wire::node::frame::Verb;
 use wire::node::mutate::{self, Entry, Mutate};
 
 use super::heard::Heard;
-use super::nodes::{Mood, Nodes, RF3, Reader, Site, TABLE, THREE, id_of, run};
+use super::levels::{read, write};
+use super::nodes::{Mood, Nodes, RF3, Site, TABLE, THREE, id_of, run};
 use super::writes::{BASE, Kind, Write};
 
 const FIVE: [Site; 5] =
@@ -24,25 +24,6 @@ const QUORUM: Consistency = Consistency::Quorum;
 
 fn mutation(nodes: &Nodes, key: u8, kind: Kind) -> Vec<u8> {
     Write { key, timestamp: 5, local: BASE - 10, base: BASE, kind }.mutation(&nodes.table)
-}
-
-async fn write(nodes: &Nodes, level: Consistency) -> Result<(), ReplicationError> {
-    let deadline = Deadline::after(Duration::from_secs(2));
-    let mutation = mutation(nodes, 1, Kind::Insert(0, 0, 1, false));
-    nodes.replicator.write(&nodes.table, &mutation, level, deadline).await
-}
-
-async fn read(nodes: &Nodes, level: Consistency) -> Result<(), ReplicationError> {
-    let command = ReadCommand {
-        table: nodes.table.clone(),
-        range: PartitionRange::Key(DecoratedKey::new(vec![1])),
-        slices: [Slice::all()].into_iter().collect(),
-        reversed: false,
-        now: BASE,
-        bypass_cache: false,
-    };
-    let (deadline, mut reader) = (Deadline::after(Duration::from_secs(2)), Reader::new(None, None));
-    nodes.replicator.read(&command, ReadLimits::default(), level, deadline, &mut reader).await
 }
 
 /// How many answers a write waits for while so many other nodes are silent; `None` if it does not wait for
