@@ -169,8 +169,10 @@ class Replication(Nodes):
             ask(nodes[0], f"INSERT INTO u.t (k) VALUES ({key})", ONE)
         nodes[2].kill()
         self.alter(nodes[0], "u", 2)
-        # Of the tablets of the two that live those that ask for the third wait for it; nothing is in transition for long.
+        # Tablets that are to be copied from the third, or to it, wait for it; those between the two that live do not.
+        until("copies between the two", lambda: 2 in self.copies(nodes[0], "u", "t"))
         until("no tablet in transition", lambda: all(metric(n, "ceto_tablets_in_transition") == 0 for n in nodes[:2]))
+        self.assertIn(1, self.copies(nodes[0], "u", "t"))
         nodes[2].start().ready()
         self.settles(nodes, "u", "t", 2)
         for node in nodes:

@@ -9,8 +9,9 @@
 //!   that stay get what the one that leaves has alone.
 //! - A second `Transition` completes the steps.
 //!
-//! Everything that counts is in the agreed map: a new leader goes on with what it finds there. A step whose
-//! node is down for [`UNDO_AFTER`] is undone. Format: docs/formats/group0.md.
+//! Everything that counts is in the agreed map: a new leader goes on with what it finds there. A step is
+//! undone when its node, or too many of those that it copies from, are down for [`UNDO_AFTER`]. Format:
+//! docs/formats/group0.md.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,7 +144,9 @@ impl Transitions {
                 let state = group.state();
                 moving.set(count(&state) as i64);
                 for table in state.maps().keys().copied() {
-                    match self.go_on(table).await {
+                    let gone_on = self.go_on(table).await;
+                    moving.set(count(&group.state()) as i64);
+                    match gone_on {
                         Ok(took_a_step) => is_busy |= took_a_step,
                         Err(error) => {
                             reactor::warn_limited!("the replicas of a table wait for their next step";
@@ -228,7 +231,8 @@ impl Transitions {
         let mut failure = None;
         for tablet in map.in_transition() {
             let Some(moving) = map.moving(tablet) else { continue };
-            if self.control.is_down_for(moving.node, UNDO_AFTER) {
+            let is_lost = |node| self.control.is_down_for(node, UNDO_AFTER);
+            if is_lost(moving.node) || !self.has_sources(map, tablet, moving, |node| !is_lost(node)) {
                 done.push((tablet.0, moving, TabletStep::Undo));
                 continue;
             }
@@ -301,9 +305,20 @@ impl Transitions {
         fenced
     }
 
-    /// The node that copies a tablet, and those that take part: the whole replicas behind the barrier. Less
-    /// than a quorum may be missing, of all and in each data center; of those that stay when one leaves,
-    /// none.
+    fn has_sources(
+        &self,
+        map: &ReplicaMap,
+        tablet: TabletId,
+        moving: Placed,
+        is_there: impl Fn(NodeNumber) -> bool,
+    ) -> bool {
+        let state = self.control.group().state();
+        let nodes: Vec<NodeRecord> = state.nodes().values().cloned().collect();
+        let whole: Vec<NodeNumber> = map.whole(tablet).iter().map(|placed| placed.node).collect();
+        steps::has_sources(&whole, moving.step, &nodes, is_there)
+    }
+
+    /// The node that copies a tablet, and those that take part: the whole replicas behind the barrier.
     fn sources(
         &self,
         map: &ReplicaMap,
@@ -314,22 +329,11 @@ impl Transitions {
         let whole: Vec<NodeNumber> = map.whole(tablet).iter().map(|placed| placed.node).collect();
         let (there, missing): (Vec<_>, Vec<_>) =
             whole.iter().copied().partition(|node| fenced.contains(node));
-        let state = self.control.group().state();
-        let data_center_of = |node: &NodeNumber| state.nodes().get(node).map(|node| node.data_center.clone());
-        let is_too_few = |all: usize, missing: usize| missing > all / 2;
-        let in_one = |of: &[NodeNumber], data_center: &Option<String>| {
-            of.iter().filter(|node| data_center_of(node) == *data_center).count()
-        };
-        let lacks = is_too_few(whole.len(), missing.len())
-            || missing
-                .iter()
-                .map(data_center_of)
-                .any(|name| is_too_few(in_one(&whole, &name), in_one(&missing, &name)))
-            || moving.step == Step::Leaving && !missing.is_empty();
+        let is_enough = self.has_sources(map, tablet, moving, |node| fenced.contains(&node));
         let coordinator =
             if moving.step == Step::Joining { Some(moving.node) } else { there.first().copied() };
         match coordinator {
-            Some(coordinator) if !lacks && fenced.contains(&moving.node) => {
+            Some(coordinator) if is_enough && fenced.contains(&moving.node) => {
                 Ok(Sources { coordinator, nodes: there })
             }
             _ => Err(format!(

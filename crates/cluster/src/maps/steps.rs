@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::tablet::{NodeNumber, TabletId};
 
-use super::map::{Placed, ReplicaMap, TabletStep};
+use super::map::{Placed, ReplicaMap, Step, TabletStep};
 use super::placement::Ring;
 use crate::nodes::{NodeRecord, NodeState};
 
@@ -50,10 +50,19 @@ pub(crate) fn next(
         if goal.is_empty() {
             continue;
         }
-        match step_of(&universes, map.replicas(tablet), &goal, &is_up) {
+        let replicas = map.replicas(tablet);
+        let has_sources = |moving: NodeNumber, step| {
+            let whole: Vec<_> =
+                replicas.iter().map(|placed| placed.node).filter(|node| *node != moving).collect();
+            has_sources(&whole, step, nodes, &is_up)
+        };
+        match step_of(&universes, replicas, &goal, &is_up) {
             Wanted::Nothing => {}
-            Wanted::Waits => next.waiting += 1,
-            Wanted::Leave(node) => next.steps.push((tablet.0, TabletStep::Leave(node))),
+            Wanted::Leave(node) if has_sources(node, Step::Leaving) => {
+                next.steps.push((tablet.0, TabletStep::Leave(node)));
+            }
+            Wanted::Waits | Wanted::Leave(_) => next.waiting += 1,
+            Wanted::Join(node) if !has_sources(node, Step::Joining) => next.waiting += 1,
             Wanted::Join(node) => {
                 let shards = nodes.iter().find(|known| known.number == node).map_or(1, |node| node.shards);
                 next.steps.push((tablet.0, TabletStep::Join(node, loads.take(node, shards))));
@@ -61,6 +70,28 @@ pub(crate) fn next(
         }
     }
     next
+}
+
+/// Whether the whole replicas of a tablet that are there have, together, all that was acknowledged: less than
+/// a quorum is missing, of all and in each data center. When one leaves, all that stay have to be there.
+pub(crate) fn has_sources(
+    whole: &[NodeNumber],
+    step: Step,
+    nodes: &[NodeRecord],
+    is_there: impl Fn(NodeNumber) -> bool,
+) -> bool {
+    let missing: Vec<NodeNumber> = whole.iter().copied().filter(|node| !is_there(*node)).collect();
+    if step == Step::Leaving {
+        return missing.is_empty();
+    }
+    let data_center_of =
+        |node: &NodeNumber| nodes.iter().find(|known| known.number == *node).map(|node| &node.data_center);
+    let are_few = |all: usize, missing: usize| missing <= all / 2;
+    let in_its = |of: &[NodeNumber], node: &NodeNumber| {
+        of.iter().filter(|other| data_center_of(other) == data_center_of(node)).count()
+    };
+    are_few(whole.len(), missing.len())
+        && missing.iter().all(|node| are_few(in_its(whole, node), in_its(&missing, node)))
 }
 
 /// The need of one tablet.
@@ -253,5 +284,21 @@ mod tests {
         moving.take_steps(&begun, 2).unwrap();
         assert_eq!(next(&simple("3"), &moving, &nodes, up_are(&[1, 2, 3])), Next::default());
         assert_eq!(moving.in_transition().count(), 8);
+    }
+
+    #[test]
+    fn a_step_waits_for_those_that_it_copies_from() {
+        let nodes = nodes(&["a", "a", "a", "b", "b"]);
+        let steps = |factor: &str, replicas: &[NodeNumber], down: NodeNumber| {
+            let next = next(&simple(factor), &map(replicas), &nodes, |node| node != down);
+            (next.steps.len(), next.waiting)
+        };
+        assert_eq!(steps("2", &[3], 3), (0, 8), "the only replica");
+        assert_eq!(steps("3", &[1, 2], 2).0, 8, "either of two has all that a quorum of both has");
+        assert_eq!(steps("5", &[1, 2, 3, 4], 4), (0, 8), "the only one of its data center");
+        assert_eq!(steps("4", &[1, 2, 3], 3).0, 8, "one of three");
+        assert_eq!(steps("1", &[1, 2, 3], 1).0 + steps("1", &[1, 2, 3], 1).1, 8);
+        let leaves = next(&simple("2"), &map(&[1, 2, 3]), &nodes, |node| node != 1).steps;
+        assert!(leaves.iter().all(|(_, step)| *step == TabletStep::Leave(1)), "{leaves:?}");
     }
 }
