@@ -12,7 +12,10 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import zlib
+
+import native
 
 binary, host, port, work = sys.argv[1:5]
 here = pathlib.Path(__file__).parent
@@ -61,11 +64,15 @@ def shrink(line):
     return re.sub(r"uniform\(1\.\.\d+\)", f"uniform(1..{COUNT})", line)
 
 
-def stress(line):
+def command(line):
     words = shlex.split(line)
     if words[0] not in ("help", "print", "version") and "-port" not in words:
         words += ["-port", f"native={port}"]
-    return subprocess.run([binary, "stress", *words], capture_output=True, text=True, timeout=SECONDS_MAX)
+    return [binary, "stress", *words]
+
+
+def stress(line):
+    return subprocess.run(command(line), capture_output=True, text=True, timeout=SECONDS_MAX)
 
 
 def number(text, label):
@@ -133,6 +140,20 @@ def check_failures():
     assert wrong.returncode == 1 and wrong.stdout.startswith("Invalid parameter m=1\nUsage:"), wrong.stdout[:300]
 
 
+def check_changes():
+    """A table that changes costs its statements, and no operation."""
+    native.HOST, native.PORT = host, int(port)
+    line = f"write no-warmup duration=4s -schema keyspace=plain -mode connectionsPerHost=2 -rate threads=20 -node {host}"
+    with subprocess.Popen(command(line), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with native.Connection() as connection:
+            for turn in range(8):
+                time.sleep(0.5)
+                connection.query(f"ALTER TABLE plain.standard1 ADD added{turn} int")
+        output, errors = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 0 and number(output, "Total errors") == 0, (output[-900:], errors[-900:])
+    assert not errors, errors[-900:]
+
+
 def check_without_a_server():
     assert stress("help").stdout.startswith("Usage:      cassandra-stress <command> [options]\n")
     assert "Usage: -rate threads=? [throttle=?] [fixed=?]" in stress("help -rate").stdout
@@ -152,7 +173,7 @@ with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 failed += 1
             else:
                 passed += 1
-for check in (check_files, check_failures, check_without_a_server):
+for check in (check_files, check_failures, check_changes, check_without_a_server):
     try:
         check()
         passed += 1

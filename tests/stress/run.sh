@@ -6,7 +6,7 @@
 # Exit code 0 only if every line did what it should. A failed run keeps its folder.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-export PORT=${PORT:-9942}
+export PORT=${PORT:-9942} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$here/../badinput
 source "$here/../node.sh"
 
 work=

@@ -350,11 +350,7 @@ impl Engine {
 
     /// Drops the statements that were prepared for the old schema, and notifies the shard's listeners.
     pub fn schema_changed(&self, event: &SchemaEvent) {
-        let table = (event.target == Target::Table).then_some(event.name.as_str());
-        self.forget_statements(&event.keyspace, table);
-        if matches!(event.target, Target::Function | Target::Aggregate | Target::Keyspace) {
-            self.forget_callers(&event.keyspace);
-        }
+        self.forget_statements(event);
         let listeners: Vec<SchemaListener> = listeners().0.borrow().clone();
         listeners.iter().for_each(|listener| listener(event));
     }

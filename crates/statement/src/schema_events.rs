@@ -73,13 +73,23 @@ impl SchemaEvent {
     /// Whether statements prepared for `keyspace.table` must be prepared again.
     ///
     /// A change of a type or a function concerns every table of its keyspace, because only the schema before
-    /// or after shows which of them use it.
+    /// or after shows which of them use it. The options of a keyspace are looked up when a statement runs.
     pub fn touches(&self, keyspace: &str, table: &str) -> bool {
         self.keyspace == keyspace
             && match self.target {
-                Target::Keyspace | Target::Type | Target::Function | Target::Aggregate => true,
+                Target::Keyspace => self.change != Change::Updated,
+                Target::Type | Target::Function | Target::Aggregate => true,
                 Target::Table => self.name == table,
             }
+    }
+
+    /// Whether statements of any table that call functions of the keyspace must be prepared again.
+    pub fn touches_callers(&self) -> bool {
+        match self.target {
+            Target::Keyspace => self.change != Change::Updated,
+            Target::Function | Target::Aggregate => true,
+            Target::Type | Target::Table => false,
+        }
     }
 
     /// The event of `change`, for clients.
@@ -189,7 +199,9 @@ mod tests {
         out.clear();
         dropped.append_result(&mut out, ProtocolVersion::V4);
         assert_eq!(out, b"\0\0\0\x05\0\x07DROPPED\0\x08KEYSPACE\0\x02ks");
-        assert!(dropped.touches("ks", "t"));
+        assert!(dropped.touches("ks", "t") && dropped.touches_callers());
+        let altered = SchemaEvent { change: Change::Updated, ..dropped };
+        assert!(!altered.touches("ks", "t") && !altered.touches_callers());
         let function = SchemaEvent::of(&SchemaChange::DropFunction {
             keyspace: "ks".into(),
             name: "f".into(),

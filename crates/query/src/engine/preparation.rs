@@ -9,6 +9,7 @@ use reactor::{Group, give_way, in_slices, mesh};
 use statement::StatementError;
 use statement::prepare::{self, Names, Plan};
 use statement::restrictions::{ALLOW_FILTERING_FORBIDDEN, ALLOW_FILTERING_NEEDED};
+use statement::schema_events::SchemaEvent;
 use statement::terms::MarkerOptions;
 
 use super::{Engine, LONG_TEXT_BYTES};
@@ -174,22 +175,17 @@ impl Engine {
         }
     }
 
-    /// Forgets the prepared statements of a table, or of all tables of a keyspace: the schema changed.
-    pub fn forget_statements(&self, keyspace: &str, table: Option<&str>) {
+    /// Forgets the prepared statements that a change of the schema concerns.
+    pub fn forget_statements(&self, event: &SchemaEvent) {
         let concerns = |statement: &CachedStatement| {
-            statement
-                .prepared
-                .tables()
-                .iter()
-                .any(|of| of.keyspace() == keyspace && table.is_none_or(|table| table == of.name()))
+            statement.prepared.tables().iter().any(|of| event.touches(of.keyspace(), of.name()))
         };
         self.0.prepared.retain(|statement| !concerns(statement));
-    }
-
-    /// Forgets the prepared statements that may call functions of a keyspace from another one: they name it.
-    pub fn forget_callers(&self, keyspace: &str) {
-        let name = keyspace.to_ascii_lowercase();
-        self.0.prepared.retain(|statement| !statement.text.to_ascii_lowercase().contains(&name));
+        // Statements of other keyspaces name this one where they call its functions.
+        if event.touches_callers() {
+            let name = event.keyspace.to_ascii_lowercase();
+            self.0.prepared.retain(|statement| !statement.text.to_ascii_lowercase().contains(&name));
+        }
     }
 }
 

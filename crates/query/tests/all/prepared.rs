@@ -317,6 +317,8 @@ async fn changes(engine: Engine) {
         assert!(known.await.unwrap(), "shard {shard}");
     }
 
+    run(&engine, "ALTER KEYSPACE ks WITH durable_writes = false").await;
+    all.execute(&engine, &skip).await.expect("the options of a keyspace are no part of a statement");
     run(&engine, "ALTER TABLE t ADD w int").await;
     let forgotten = all.execute(&engine, &skip).await.unwrap_err();
     assert!(matches!(&forgotten, QueryError::Unprepared { id } if *id == all.id), "{forgotten}");

@@ -68,6 +68,8 @@ struct Worker {
     sent: Option<Instant>,
     tries: u32,
     last_error: Option<String>,
+    /// Whether its operation was sent again with a statement that its server had lost.
+    is_prepared_again: bool,
 }
 
 /// A running run.
@@ -87,6 +89,8 @@ struct Run {
     waiting: BinaryHeap<Reverse<(Instant, u32)>>,
     /// Workers that wait for room on a connection.
     parked: VecDeque<u32>,
+    /// Workers that wait until a connection's server has the statements again.
+    unprepared: BTreeMap<usize, Vec<u32>>,
     active: usize,
     /// Kinds of operations by name, and the interval of each.
     kinds: Vec<(String, Interval)>,
@@ -154,7 +158,7 @@ impl LoadEngine {
         reactor::spawn(Group::STATEMENT, async move { sender.send_all().await }).detach();
         let engine = self.clone();
         let receiving = async move {
-            pipe.receive_all(|bytes| engine.take(&pipe, bytes)).await;
+            pipe.receive_all(|bytes| engine.take(index, &pipe, bytes)).await;
             engine.lost(&pipe);
             engine.recover(index).await;
         };
@@ -202,6 +206,7 @@ impl LoadEngine {
             pace,
             waiting: BinaryHeap::new(),
             parked: VecDeque::new(),
+            unprepared: BTreeMap::new(),
             active: plan.threads as usize,
             kinds,
             kind_of,
@@ -287,7 +292,7 @@ impl LoadEngine {
     }
 
     /// Takes whole frames off `bytes`; returns the number of bytes taken.
-    fn take(&self, lane: &Pipe, bytes: &[u8]) -> Result<usize, ProtocolError> {
+    fn take(self: &Rc<Self>, index: usize, lane: &Pipe, bytes: &[u8]) -> Result<usize, ProtocolError> {
         let mut run = self.run.borrow_mut();
         let mut scratch = self.scratch.borrow_mut();
         let at = now();
@@ -302,14 +307,14 @@ impl LoadEngine {
             let (worker, header, body) = lane.open(&frame, &mut scratch)?;
             let (Some(worker), Some(run)) = (worker, run.as_mut()) else { continue };
             let response = decode(&header, body, &lane.connection().extensions)?;
-            if matches!(response.body, ResponseBody::Error { code: UNPREPARED, .. }) {
-                // A new connection has all statements prepared.
-                lane.stream.shutdown();
-            }
             if !response.custom_payload.is_empty() {
                 self.learn(&response.custom_payload);
             }
-            self.answered(run, worker, &response.body, at);
+            if matches!(response.body, ResponseBody::Error { code: UNPREPARED, .. }) {
+                self.unprepared(run, worker, index, at);
+            } else {
+                self.answered(run, worker, &response.body, at);
+            }
             if let Some(parked) = run.parked.pop_front() {
                 self.dispatch(run, parked, at);
             }
@@ -397,6 +402,7 @@ impl LoadEngine {
     fn next(&self, run: &mut Run, worker: u32, at: Instant) {
         let state = &mut run.workers[worker as usize];
         (state.tries, state.last_error, state.intended, state.started) = (0, None, None, None);
+        state.is_prepared_again = false;
         if let Some(clustering) = &mut run.clustering {
             while state.in_a_row <= 0 {
                 state.in_a_row = clustering.next().max(0);

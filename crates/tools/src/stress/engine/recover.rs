@@ -2,14 +2,15 @@
 //!
 //! A connection that ended is replaced, with as many attempts as necessary, and with the keyspace and the
 //! statements of the old one; until then its work goes elsewhere. Without any connection a try fails after a
-//! pause, so that a run that ignores errors waits for a server instead of spinning.
+//! pause, so that a run that ignores errors waits for a server instead of spinning. A server that no longer
+//! has a statement, because its table changed or its cache was full, gets all of them again.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::{Instant, now};
+use reactor::{Deadline, Group, Instant, now};
 
 use super::{LoadEngine, Run};
 use crate::stress::StressError;
@@ -46,13 +47,18 @@ impl Recovery {
     }
 
     async fn connect(&self, index: usize) -> Result<Pipe, StressError> {
+        Ok(Pipe::new(&self.prepare(index).await?, self.mode.requests_per_connection))
+    }
+
+    /// Prepares the statements on a new connection to the server of `index`, for all connections to it.
+    async fn prepare(&self, index: usize) -> Result<Client, StressError> {
         let (mut client, _) = Client::open(self.addresses[index], &self.mode).await?;
         client.execute(&self.keyspace).await?;
         let statements = self.statements.borrow().clone();
         for statement in statements {
             client.prepare(&statement).await?;
         }
-        Ok(Pipe::new(&client, self.mode.requests_per_connection))
+        Ok(client)
     }
 }
 
@@ -80,6 +86,41 @@ impl LoadEngine {
                 let error =
                     ("OperationTimedOutException", "Timed out waiting for server response".to_owned());
                 self.try_failed(run, worker as u32, error, at);
+            }
+        }
+    }
+
+    /// Sends a worker's operation again as soon as its server, that of connection `index`, has the statements.
+    /// A second time in a row its try has failed.
+    #[cold]
+    pub(super) fn unprepared(self: &Rc<Self>, run: &mut Run, worker: u32, index: usize, at: Instant) {
+        let state = &mut run.workers[worker as usize];
+        if std::mem::replace(&mut state.is_prepared_again, true) {
+            let message = "The server does not keep its prepared statements".to_owned();
+            return self.try_failed(run, worker, ("UnpreparedException", message), at);
+        }
+        state.at = None;
+        let is_first = !run.unprepared.contains_key(&index);
+        run.unprepared.entry(index).or_default().push(worker);
+        if is_first {
+            let engine = Rc::clone(self);
+            reactor::spawn(Group::STATEMENT, async move { engine.prepare_again(index).await }).detach();
+        }
+    }
+
+    async fn prepare_again(&self, index: usize) {
+        let deadline = Deadline::after(ANSWER_TIME_MAX);
+        let prepared = match reactor::timeout(deadline, self.recovery.prepare(index)).await {
+            Ok(prepared) => prepared.map(drop).map_err(|error| error.to_string()),
+            Err(late) => Err(late.to_string()),
+        };
+        let mut run = self.run.borrow_mut();
+        let Some(run) = run.as_mut() else { return };
+        let at = now();
+        for worker in run.unprepared.remove(&index).unwrap_or_default() {
+            match &prepared {
+                Ok(()) => self.dispatch(run, worker, at),
+                Err(error) => self.try_failed(run, worker, ("UnpreparedException", error.clone()), at),
             }
         }
     }
