@@ -90,8 +90,8 @@ impl LoadEngine {
         }
     }
 
-    /// Sends a worker's operation again as soon as its server, that of connection `index`, has the statements.
-    /// A second time in a row its try has failed.
+    /// Sends a worker's operation again as soon as its server, that of connection `index`, has the
+    /// statements. A second time in a row its try has failed.
     #[cold]
     pub(super) fn unprepared(self: &Rc<Self>, run: &mut Run, worker: u32, index: usize, at: Instant) {
         let state = &mut run.workers[worker as usize];
