@@ -5,7 +5,7 @@
 //! where there are such; fewer where there are fewer, and this node itself where there is no other. A keeper
 //! that fails gives way to another node. From the moment on at which the keepers have the batch it happens,
 //! whoever dies then: the writes here are only the quick way. Invariant: keepers are told the end only after
-//! each write reached the level.
+//! each write reached the level, and is safe without this node (`write::follow`).
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -27,6 +27,7 @@ use crate::consistency::Consistency;
 use crate::error::{ReplicaFailure, ReplicationError};
 use crate::peers::{PeerAnswer, PeerCall, PeerError, PeerErrorKind};
 use crate::replicator::Replicator;
+use crate::write::follow::Followed;
 
 /// Nodes that keep a batch, where there are as many.
 const KEEPERS: usize = 2;
@@ -36,6 +37,8 @@ const TELL_WITHIN: Duration = Duration::from_secs(2);
 /// Bytes of a batch in the log beyond its mutations, and beyond each.
 const BATCH_BYTES: usize = 24;
 const EACH_BYTES: usize = 4;
+/// Bytes of a batch whose end keepers are told later.
+const FOLLOWED_BYTES: usize = 512;
 /// Writes of a batch that are on their way at once.
 const WRITES_AT_ONCE: usize = 64;
 
@@ -68,13 +71,46 @@ impl Replicator {
             return Err(BatchFailure::Log(ReplicationError::TooLarge { bytes, bytes_max }));
         }
         let keepers = self.log_batch(id, writes, deadline).await.map_err(BatchFailure::Log)?;
-        let written = self.write_each(writes, consistency, deadline).await;
+        let followed = Rc::new(Followed::default());
+        let written = self.write_each(writes, consistency, deadline, &followed).await;
         written.map_err(|(at, error)| {
             let required = self.with_counts(&writes[at].table, |counts| consistency.required(counts));
             BatchFailure::Write { at, error: late(error, required) }
         })?;
-        self.tell_done(id, keepers).await;
+        self.tell_when_safe((id, keepers), followed, deadline).await;
         Ok(())
+    }
+
+    /// Tells keepers that a batch is done once its writes are safe without them and without this node, behind
+    /// the client's answer. Keepers of one that is not write it out.
+    async fn tell_when_safe(
+        &self,
+        (id, keepers): ([u8; 16], Keepers),
+        followed: Rc<Followed>,
+        deadline: Deadline,
+    ) {
+        if followed.are_safe_now() {
+            return self.tell_done(id, keepers).await;
+        }
+        let replicator = self.clone();
+        let rest = async move {
+            if followed.are_safe(&replicator).await {
+                replicator.tell_done(id, keepers).await;
+            } else {
+                reactor::debug!("keepers write out what replicas of a logged batch lack";
+                    id = model::hex::text(&id));
+            }
+        };
+        let (Some(room), Some(hold)) = (self.late_room(FOLLOWED_BYTES, 1), self.storage().enter()) else {
+            let _in_time = reactor::timeout(deadline, rest).await;
+            return;
+        };
+        let users = self.hints().and_then(|hints| hints.enter());
+        reactor::spawn(Group::STATEMENT, async move {
+            rest.await;
+            drop((room, hold, users));
+        })
+        .detach();
     }
 
     /// Writes each write of a batch at the level, side by side; the error is that of the first that failed.
@@ -83,10 +119,12 @@ impl Replicator {
         writes: &[BatchWrite],
         consistency: Consistency,
         deadline: Deadline,
+        followed: &Rc<Followed>,
     ) -> Result<(), (usize, ReplicationError)> {
         for (window, some) in writes.chunks(WRITES_AT_ONCE).enumerate() {
-            let writing =
-                some.iter().map(|write| self.write(&write.table, &write.mutation, consistency, deadline));
+            let writing = some.iter().map(|write| {
+                self.write_followed(&write.table, &write.mutation, consistency, deadline, followed)
+            });
             let failed = |(at, error)| (window * WRITES_AT_ONCE + at, error);
             reactor::side_by_side(writing).await.map_err(failed)?;
         }

@@ -182,7 +182,7 @@ impl Replicator {
         // Bounded by the deadline.
         loop {
             let required = plan.required;
-            match collect::collect(self, &plan, (context, Some(own)), deadline).await {
+            match collect::collect(self, &plan, (context, Some(own)), deadline, None).await {
                 Ok(()) => return Ok(()),
                 Err(Ended::Again(_)) if !deadline.is_past() => {}
                 Err(Ended::Again(error) | Ended::Failed(error)) => return Err(perhaps(error, own, required)),

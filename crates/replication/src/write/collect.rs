@@ -14,6 +14,7 @@ use model::tablet::Replica;
 use reactor::{Deadline, Group};
 use smallvec::SmallVec;
 
+use super::follow::{Followed, Follower};
 use super::send::{self, Sent};
 use crate::error::ReplicationError;
 use crate::plan::{Plan, Planned};
@@ -29,21 +30,41 @@ struct Sends {
     /// Replicas that did not take it, and may get a hint.
     missed: SmallVec<[Planned; 5]>,
     tally: Tally,
+    /// Replicas that have it.
+    have_it: usize,
+    /// Hosts that are left hints.
+    hinted: SmallVec<[[u8; 16]; 3]>,
+    /// Replicas that neither have it nor are left a hint.
+    without: usize,
 }
 
 impl Sends {
+    fn new(tally: Tally) -> Self {
+        Self {
+            under_way: SmallVec::new(),
+            missed: SmallVec::new(),
+            tally,
+            have_it: 0,
+            hinted: SmallVec::new(),
+            without: 0,
+        }
+    }
+
     /// Takes the answers that have come.
     fn poll_all(&mut self, context: &mut Context<'_>) {
         let (tally, missed) = (&mut self.tally, &mut self.missed);
+        let (have_it, without) = (&mut self.have_it, &mut self.without);
         self.under_way.retain(|(planned, sent)| match sent.as_mut().poll(context) {
             Poll::Pending => true,
             Poll::Ready(Ok(())) => {
+                *have_it += 1;
                 tally.received(planned.share);
                 false
             }
             Poll::Ready(Err(failure)) => {
-                if failure.leaves_a_hint() {
-                    missed.push(*planned);
+                match failure.leaves_a_hint() {
+                    true => missed.push(*planned),
+                    false => *without += 1,
                 }
                 tally.failed(planned.share, planned.replica.into(), failure);
                 false
@@ -70,12 +91,26 @@ impl Sends {
         .await;
     }
 
-    /// Leaves hints for the replicas that missed it by now; returns the first host that has one.
-    fn leave_hints(&mut self, leaving: &Leaving) -> Option<[u8; 16]> {
-        let missed = std::mem::take(&mut self.missed);
-        let hosts = missed.iter().filter_map(|planned| leaving.leave(planned));
-        // All of them are left hints, also behind the first.
-        hosts.fold(None, |first, host| first.or(Some(host)))
+    /// Those who have not answered count as missed.
+    fn give_up(&mut self) {
+        let given_up = std::mem::take(&mut self.under_way);
+        self.missed.extend(given_up.into_iter().map(|(planned, _)| planned));
+    }
+
+    fn end(self, follower: Option<Follower>) {
+        if let Some(follower) = follower {
+            follower.ended(self.have_it, &self.hinted, self.without);
+        }
+    }
+
+    /// Leaves hints for the replicas that missed it by now.
+    fn leave_hints(&mut self, leaving: &Leaving) {
+        for planned in std::mem::take(&mut self.missed) {
+            match leaving.leave(&planned) {
+                Some(host) => self.hinted.push(host),
+                None => self.without += 1,
+            }
+        }
     }
 }
 
@@ -97,16 +132,17 @@ impl Leaving {
 }
 
 /// Writes to the replicas of a plan, but for `written`, which has the mutation already and counts as one that
-/// answered.
+/// answered. A write that reached its level is followed by `followed` from there on.
 pub(crate) async fn collect(
     replicator: &Replicator,
     plan: &Plan,
     (mutation, written): (&[u8], Option<Replica>),
     deadline: Deadline,
+    followed: Option<&Rc<Followed>>,
 ) -> Result<(), Ended> {
     let mutation: Rc<[u8]> = mutation.into();
     let born_us = reactor::wall_clock_us();
-    let mut sends = Sends { under_way: SmallVec::new(), missed: SmallVec::new(), tally: plan.tally() };
+    let mut sends = Sends::new(plan.tally());
     // The farthest first, so that this shard's own work delays no other's.
     for planned in plan.replicas.iter().rev() {
         if !planned.is_up {
@@ -116,6 +152,7 @@ pub(crate) async fn collect(
         sends.tally.asked(planned.share);
         if written == Some(planned.replica) {
             sends.tally.received(planned.share);
+            sends.have_it += 1;
             continue;
         }
         let sent = send::to(replicator, (planned, plan.version()), &mutation, born_us, deadline);
@@ -125,44 +162,49 @@ pub(crate) async fn collect(
     let in_time = reactor::timeout(deadline, sends.decided()).await.is_ok();
     if sends.tally.is_reached() {
         sends.leave_hints(&leaving);
-        go_on(replicator, sends, leaving, deadline).await;
+        go_on(replicator, sends, leaving, deadline, followed.map(Followed::follow)).await;
         return Ok(());
     }
-    let Sends { under_way, missed, tally } = sends;
     let ended = if plan.is_out_of_reach() {
         // Only a plan that counts hints is made where no replica lives.
         Ended::Failed(ReplicationError::Unavailable { required: plan.required, alive: 0 })
     } else {
-        tally.end(in_time)
+        std::mem::replace(&mut sends.tally, plan.tally()).end(in_time)
     };
     if matches!(ended, Ended::Again(_)) && !deadline.is_past() {
         return Err(ended);
     }
     // Those that have not answered may have it or not.
-    let missed = missed.into_iter().chain(under_way.into_iter().map(|(planned, _)| planned)).collect();
-    let hinted = Sends { under_way: SmallVec::new(), missed, tally: plan.tally() }.leave_hints(&leaving);
-    match (hinted, replicator.hints()) {
+    sends.give_up();
+    sends.leave_hints(&leaving);
+    match (sends.hinted.first(), replicator.hints()) {
         // An answer to the client: the hint is to be as safe as a write is.
         (Some(host), Some(hints)) if plan.counts_hints => {
             let until = if deadline.is_past() { Deadline::after(SYNC_WITHIN) } else { deadline };
-            hints.synced(host, until).await.map_err(|_| ended)
+            hints.synced(*host, until).await.map_err(|_| ended)
         }
         _ => Err(ended),
     }
 }
 
 /// Lets the writes that are still under way end behind the client's answer, or waits for them.
-async fn go_on(replicator: &Replicator, mut sends: Sends, leaving: Leaving, deadline: Deadline) {
+async fn go_on(
+    replicator: &Replicator,
+    mut sends: Sends,
+    leaving: Leaving,
+    deadline: Deadline,
+    follower: Option<Follower>,
+) {
     let (left, bytes) = (sends.under_way.len(), leaving.mutation.len());
     if left == 0 {
-        return;
+        return sends.end(follower);
     }
     let rest = async move {
         // Those who have not answered by the deadline are given up.
         let _in_time = reactor::timeout(deadline, sends.finished()).await;
-        let given_up = std::mem::take(&mut sends.under_way);
-        sends.missed.extend(given_up.into_iter().map(|(planned, _)| planned));
+        sends.give_up();
         sends.leave_hints(&leaving);
+        sends.end(follower);
     };
     let room = replicator.late_room(bytes, left);
     let (Some(room), Some(hold)) = (room, replicator.storage().enter()) else {

@@ -1,11 +1,13 @@
 //! A write: planned, sent to its replicas, acknowledged when enough of them have it.
 //!
 //! `pending` is a write that this shard alone has and that no task waits for; `send` brings a write to one
-//! replica, wherever it is; `collect` to several, and waits for the level; `late` are writes that were kept
+//! replica, wherever it is; `collect` to several, and waits for the level; `follow` tells when it is safe
+//! behind that; `late` are writes that were kept
 //! for a while. A replica that knows another state than the plan has the write planned again, until the
 //! deadline.
 
 pub(crate) mod collect;
+pub(crate) mod follow;
 pub(crate) mod late;
 mod pending;
 pub(crate) mod send;
@@ -24,6 +26,7 @@ use crate::consistency::Consistency;
 use crate::error::{ReplicaFailure, ReplicationError};
 use crate::replicator::Replicator;
 use crate::tally::Ended;
+use follow::Followed;
 
 pub use pending::Pending;
 
@@ -49,7 +52,7 @@ impl Replicator {
     ) -> Result<(), ReplicationError> {
         self.check_size(mutation)?;
         if self.view().is_shared() {
-            return Box::pin(self.write_copies(table, mutation, consistency, deadline, None)).await;
+            return Box::pin(self.write_copies(table, mutation, consistency, deadline, (None, None))).await;
         }
         let required = self.required_alone(table, consistency)?;
         let view =
@@ -70,10 +73,27 @@ impl Replicator {
         match written {
             Ok(()) => Ok(()),
             Err(failure) if failure.asks_for_a_later_plan() => {
-                Box::pin(self.write_copies(table, mutation, consistency, deadline, Some(version))).await
+                Box::pin(self.write_copies(table, mutation, consistency, deadline, (Some(version), None)))
+                    .await
             }
             Err(failure) => Err(failure.at(replica, required)),
         }
+    }
+
+    /// As [`Replicator::write`]; `followed` says what becomes of the write behind its end.
+    ///
+    /// # Errors
+    /// As [`Replicator::write`].
+    pub(crate) async fn write_followed(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        consistency: Consistency,
+        deadline: Deadline,
+        followed: &Rc<Followed>,
+    ) -> Result<(), ReplicationError> {
+        self.check_size(mutation)?;
+        self.write_copies(table, mutation, consistency, deadline, (None, Some(followed))).await
     }
 
     /// Writes by a plan; `earlier` is the version of a routing that has been tried.
@@ -84,7 +104,7 @@ impl Replicator {
         mutation: &[u8],
         consistency: Consistency,
         deadline: Deadline,
-        mut earlier: Option<u64>,
+        (mut earlier, followed): (Option<u64>, Option<&Rc<Followed>>),
     ) -> Result<(), ReplicationError> {
         let view = MutationView::trusted(mutation).map_err(|error| ReplicaFailure::from(error).here(1))?;
         let token = view.token;
@@ -100,7 +120,7 @@ impl Replicator {
                     let written = reactor::in_place!(send::here(self, &view, deadline));
                     written.map_err(|failure| Ended::of_one(failure, only.replica, plan.required))
                 }
-                _ => collect::collect(self, &plan, (mutation, None), deadline).await,
+                _ => collect::collect(self, &plan, (mutation, None), deadline, followed).await,
             };
             match written {
                 Ok(()) => return Ok(()),

@@ -86,6 +86,36 @@ fn a_batch_is_kept_in_two_other_racks_before_it_is_written_and_forgotten_after()
 }
 
 #[test]
+fn keepers_are_told_the_end_once_the_writes_are_safe_without_the_coordinator() {
+    let no_room = || HintsConfig { host_bytes_max: 10, ..config() };
+    let cases: [(&[u16], Mood, HintsConfig, bool); 5] = [
+        (&[3], Mood::Down, no_room(), true),
+        (&[3], Mood::Silent, no_room(), true),
+        (&[2, 3], Mood::Down, no_room(), false),
+        (&[2, 3], Mood::Silent, no_room(), false),
+        (&[2, 3], Mood::Silent, config(), true),
+    ];
+    for (case, (missing, mood, hints, is_told)) in cases.into_iter().enumerate() {
+        let ran = run(1, move || async move {
+            let nodes = Nodes::open(&RF3, &RACKS, &[1, 2, 3], GRACE).await;
+            nodes.replicator.start_late(hints).await.expect("hints");
+            missing.iter().for_each(|node| nodes.others.set(*node, mood));
+            write_batch(&nodes, Consistency::One).await.expect("a batch");
+            assert_eq!(parts(&nodes, 1).await, 2);
+            let is_silent = matches!(mood, Mood::Silent);
+            if is_silent && missing.len() > 1 {
+                reactor::sleep(Duration::from_millis(1500)).await;
+                assert!(called(&nodes, Verb::BatchDone).is_empty(), "the replicas may still take it");
+            }
+            reactor::sleep(Duration::from_secs(8)).await;
+            assert_eq!(!called(&nodes, Verb::BatchDone).is_empty(), is_told);
+            nodes.close();
+        });
+        assert_eq!(ran, Ok(()), "case {case}");
+    }
+}
+
+#[test]
 fn a_batch_whose_coordinator_vanishes_is_whole_or_not_there() {
     let (mut whole, mut none) = (0, 0);
     for step in 0..40u64 {
