@@ -100,7 +100,11 @@ impl Storage {
             // A table that is not there any more was dropped by a later change of the same command.
             let Ok(store) = self.table_store(table) else { continue };
             if store.own() != own {
+                let mut keep = store.tablets();
+                keep.retain(|tablet| tablet.keeps_tombstones());
                 store.set_own(own);
+                // Compactions for the sake of tombstones may be due that were not.
+                keep.iter().for_each(|tablet| self.look_again(tablet));
             }
         }
         Ok(())

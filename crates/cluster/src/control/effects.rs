@@ -19,7 +19,7 @@ use super::{ControlPlane, SchemaNews};
 use crate::NodeNumber;
 use crate::group0::{Applied, Change, ClusterState};
 use crate::maps::map::MapParts;
-use crate::maps::{Placed, ReplicaMap};
+use crate::maps::{Placed, ReplicaMap, Step};
 use crate::net::{Member, Members, Network};
 use crate::nodes::{NodeRecord, NodeState};
 use crate::view::{News, Nodes, View};
@@ -184,7 +184,10 @@ pub(super) fn own_tablets(map: &MapParts, own: NodeNumber) -> OwnTablets {
         let placed = replicas.iter().find(|placed| placed.node == own)?;
         Some((TabletId(number as u32), OwnTablet { shard: placed.shard, since: placed.since }))
     };
+    let is_in_transition = |replicas: &[Placed]| replicas.iter().any(|placed| placed.step != Step::Whole);
+    let in_transition = map.tablets.iter().enumerate().filter(|(_, replicas)| is_in_transition(replicas));
     OwnTablets::told(map.tablets.iter().enumerate().filter_map(of_tablet))
+        .in_transition(in_transition.map(|(number, _)| TabletId(number as u32)))
 }
 
 fn schema_change(change: &Change) -> Option<SchemaChange> {

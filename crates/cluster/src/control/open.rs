@@ -93,7 +93,7 @@ pub async fn open_node(
 async fn take_part(control: &Rc<ControlPlane>, membership: &Rc<Membership>) -> Result<(), StorageError> {
     reactor::spawn(Group::CONTROL, Rc::clone(membership).lead(Rc::clone(control))).detach();
     let transitions = Transitions::new(Rc::clone(control), Rc::clone(membership));
-    reactor::spawn(Group::CONTROL, transitions.drive()).detach();
+    reactor::spawn(Group::CONTROL, Rc::new(transitions).drive()).detach();
     let deadline = Deadline::after(CATCH_UP_WITHIN);
     match catch_up(control, deadline).await {
         Ok(()) => {}

@@ -23,6 +23,7 @@ use std::time::Duration;
 use minicbor::{Decode, Encode};
 use model::TableId;
 use model::tablet::TabletId;
+use reactor::metrics::Gauge;
 use reactor::{Deadline, Group, Semaphore, mesh, metrics};
 
 use super::leader::{self, Ask};
@@ -47,7 +48,9 @@ const DRAINED_WITHIN: Duration = Duration::from_secs(15);
 const DRAINED_EVERY: Duration = Duration::from_millis(10);
 /// How long one slice of the copying may take: far more than it should.
 const SLICE_WITHIN: Duration = Duration::from_secs(600);
-/// Tablets that are copied at once.
+/// Tables that are worked on at once.
+const TABLES_AT_ONCE: usize = 4;
+/// Tablets of one table that are copied at once.
 const AT_ONCE: usize = 4;
 
 /// A slice of the copying of a tablet between its replicas.
@@ -114,7 +117,6 @@ impl ControlPlane {
 }
 
 /// A table whose replicas are all there, as it was found: nothing is to be done as long as it is the same.
-#[derive(PartialEq, Eq)]
 struct Checked {
     map: u64,
     nodes: u64,
@@ -126,47 +128,75 @@ pub(crate) struct Transitions {
     control: Rc<ControlPlane>,
     membership: Rc<Membership>,
     checked: RefCell<BTreeMap<TableId, Checked>>,
+    /// Tables that a task works on.
+    busy: RefCell<BTreeSet<TableId>>,
+    places: Semaphore,
+    moving: Rc<Gauge>,
 }
 
 impl Transitions {
     pub(crate) fn new(control: Rc<ControlPlane>, membership: Rc<Membership>) -> Self {
-        Self { control, membership, checked: RefCell::default() }
+        let help = "Tablets of which a replica joins or leaves, as the leader of the cluster sees it";
+        Self {
+            control,
+            membership,
+            checked: RefCell::default(),
+            busy: RefCell::default(),
+            places: Semaphore::new(TABLES_AT_ONCE),
+            moving: metrics::gauge("ceto_tablets_in_transition", help, &[]),
+        }
     }
 
-    /// Takes tablets towards the replicas that they should have, while this node leads. Ends with this node.
-    pub(crate) async fn drive(self) {
+    /// Takes tablets towards the replicas that they should have, while this node leads: some tables at once,
+    /// so that a long copy of one does not hold up the others. Ends with this node.
+    pub(crate) async fn drive(self: Rc<Self>) {
         let group = self.control.group();
-        let help = "Tablets of which a replica joins or leaves, as the leader of the cluster sees it";
-        let moving = metrics::gauge("ceto_tablets_in_transition", help, &[]);
         while !self.membership.ending.get() {
-            let mut is_busy = false;
+            self.show();
             if group.may_plan() {
                 let state = group.state();
-                moving.set(count(&state) as i64);
-                for table in state.maps().keys().copied() {
-                    let gone_on = self.go_on(table).await;
-                    moving.set(count(&group.state()) as i64);
-                    match gone_on {
-                        Ok(took_a_step) => is_busy |= took_a_step,
-                        Err(error) => {
-                            reactor::warn_limited!("the replicas of a table wait for their next step";
-                                table = table, error = error);
-                            reactor::sleep(AGAIN_AFTER).await;
-                        }
-                    }
-                    if !group.may_plan() || self.membership.ending.get() {
-                        break;
+                for (table, map) in state.maps().iter() {
+                    if !self.is_checked(&state, *table, map) && self.busy.borrow_mut().insert(*table) {
+                        reactor::spawn(Group::CONTROL, Rc::clone(&self).work_on(*table)).detach();
                     }
                 }
                 self.checked.borrow_mut().retain(|table, _| state.maps().contains_key(table));
-            } else {
-                moving.set(0);
-            }
-            if is_busy {
-                continue;
             }
             // The state may change, or which nodes are up.
             let _ = reactor::timeout(Deadline::after(LOOK_EVERY), group.wait_changed()).await;
+        }
+    }
+
+    fn show(&self) {
+        let group = self.control.group();
+        self.moving.set(if group.may_plan() { count(&group.state()) as i64 } else { 0 });
+    }
+
+    fn is_checked(&self, state: &ClusterState, table: TableId, map: &ReplicaMap) -> bool {
+        self.checked.borrow().get(&table).is_some_and(|checked| {
+            checked.map == map.version()
+                && checked.nodes == state.topology_version()
+                && replication_of(state, table) == Some(&checked.replication)
+        })
+    }
+
+    /// Takes steps of one table as long as there are some, and pauses after one that failed.
+    async fn work_on(self: Rc<Self>, table: TableId) {
+        let _place = self.places.acquire(1).await;
+        let _busy = Busy { of: &self, table };
+        while self.control.group().may_plan() && !self.membership.ending.get() {
+            let gone_on = self.go_on(table).await;
+            self.show();
+            match gone_on {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    reactor::warn_limited!("the replicas of a table wait for their next step";
+                        table = table, error = error);
+                    reactor::sleep(AGAIN_AFTER).await;
+                    break;
+                }
+            }
         }
     }
 
@@ -178,12 +208,10 @@ impl Transitions {
             return self.complete(table, map).await;
         }
         let Some(replication) = replication_of(&state, table) else { return Ok(false) };
-        let checked =
-            Checked { map: map.version(), nodes: state.topology_version(), replication: replication.clone() };
-        if self.checked.borrow().get(&table) == Some(&checked) {
+        if self.is_checked(&state, table, map) {
             return Ok(false);
         }
-        let Next { steps, waiting } = self.next(&state, map, &replication);
+        let Next { steps, waiting } = self.next(&state, map, replication);
         if !steps.is_empty() {
             return self.begin(table, steps.len()).await;
         }
@@ -196,6 +224,11 @@ impl Transitions {
             return Ok(settled);
         }
         if waiting == 0 {
+            let checked = Checked {
+                map: map.version(),
+                nodes: state.topology_version(),
+                replication: replication.clone(),
+            };
             self.checked.borrow_mut().insert(table, checked);
         }
         Ok(false)
@@ -209,15 +242,15 @@ impl Transitions {
 
     fn is_settled(&self, state: &ClusterState, table: TableId, map: &ReplicaMap) -> bool {
         replication_of(state, table)
-            .is_some_and(|replication| self.next(state, map, &replication) == Next::default())
+            .is_some_and(|replication| self.next(state, map, replication) == Next::default())
     }
 
     async fn begin(&self, table: TableId, count: usize) -> Result<bool, ClusterError> {
         reactor::info!("replicas of a table's tablets join or leave"; table = table, tablets = count);
         let turn = ControlPlane::turn().await?;
         turn.take_steps(table, |state, map| {
-            let replication = replication_of(state, table).unwrap_or_default();
-            self.next(state, map, &replication).steps
+            let next = replication_of(state, table).map(|replication| self.next(state, map, replication));
+            next.map(|next| next.steps).unwrap_or_default()
         })
         .await
     }
@@ -387,7 +420,19 @@ fn count(state: &ClusterState) -> usize {
 }
 
 /// The replication of a table's keyspace.
-fn replication_of(state: &ClusterState, table: TableId) -> Option<BTreeMap<String, String>> {
+fn replication_of(state: &ClusterState, table: TableId) -> Option<&BTreeMap<String, String>> {
     let table = state.schema().table_by_id(table)?;
-    Some(state.schema().keyspace(table.keyspace())?.options.replication.clone())
+    Some(&state.schema().keyspace(table.keyspace())?.options.replication)
+}
+
+/// A table that a task works on; dropping it lets another begin.
+struct Busy<'t> {
+    of: &'t Transitions,
+    table: TableId,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.of.busy.borrow_mut().remove(&self.table);
+    }
 }

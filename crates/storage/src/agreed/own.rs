@@ -20,7 +20,11 @@ pub struct OwnTablet {
 
 /// The tablets of one table that this node has. Clones are cheap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnTablets(Kind);
+pub struct OwnTablets {
+    kind: Kind,
+    /// Those of which a replica joins or leaves, by number.
+    in_transition: Rc<[TabletId]>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
@@ -36,17 +40,30 @@ impl OwnTablets {
         let mut tablets: Vec<_> = tablets.into_iter().collect();
         tablets.sort_by_key(|(id, _)| *id);
         assert!(tablets.is_sorted_by(|(a, _), (b, _)| a < b), "a tablet has one place: {tablets:?}");
-        Self(Kind::Told(tablets.into()))
+        Self { kind: Kind::Told(tablets.into()), in_transition: Rc::default() }
     }
 
     /// All tablets of the table, in contiguous runs over `shards` shards: those of a node that is alone.
     pub fn alone(map: TabletMap, shards: usize) -> Self {
-        Self(Kind::Alone(map, shards))
+        Self { kind: Kind::Alone(map, shards), in_transition: Rc::default() }
+    }
+
+    /// With these tablets in transition: on some node a replica of them joins or leaves, and all replicas keep
+    /// their tombstones.
+    pub fn in_transition(self, tablets: impl IntoIterator<Item = TabletId>) -> Self {
+        let mut tablets: Vec<_> = tablets.into_iter().collect();
+        tablets.sort_unstable();
+        Self { in_transition: tablets.into(), ..self }
+    }
+
+    /// Whether a replica of the tablet joins or leaves.
+    pub(crate) fn is_in_transition(&self, tablet: TabletId) -> bool {
+        self.in_transition.binary_search(&tablet).is_ok()
     }
 
     /// The place of a tablet; `None` if this node does not have it.
     pub fn of(&self, tablet: TabletId) -> Option<OwnTablet> {
-        match &self.0 {
+        match &self.kind {
             Kind::Alone(map, _) if tablet.0 >= map.count() => None,
             Kind::Alone(map, shards) => {
                 Some(OwnTablet { shard: map.shard_of(tablet, *shards) as u16, since: 0 })
@@ -68,7 +85,7 @@ impl OwnTablets {
         first: TabletId,
         last: TabletId,
     ) -> impl Iterator<Item = (TabletId, OwnTablet)> + '_ {
-        let places = match &self.0 {
+        let places = match &self.kind {
             Kind::Alone(map, _) => first.0 as usize..(map.count() as usize).min((last.0 as usize) + 1),
             Kind::Told(tablets) => {
                 let place =
@@ -76,7 +93,7 @@ impl OwnTablets {
                 place(&|id| id < first)..place(&|id| id <= last)
             }
         };
-        places.map(|at| match &self.0 {
+        places.map(|at| match &self.kind {
             Kind::Alone(..) => {
                 let tablet = TabletId(at as u32);
                 (tablet, self.of(tablet).expect("a node that is alone has all tablets"))
@@ -93,23 +110,31 @@ impl OwnTablets {
 
     /// A form that may travel between shards.
     pub(crate) fn to_parts(&self) -> OwnParts {
-        match &self.0 {
-            Kind::Alone(map, shards) => OwnParts::Alone(*map, *shards),
-            Kind::Told(tablets) => OwnParts::Told(tablets.to_vec()),
-        }
+        let kind = match &self.kind {
+            Kind::Alone(map, shards) => KindParts::Alone(*map, *shards),
+            Kind::Told(tablets) => KindParts::Told(tablets.to_vec()),
+        };
+        OwnParts { kind, in_transition: self.in_transition.to_vec() }
     }
 
     pub(crate) fn from_parts(parts: OwnParts) -> Self {
-        Self(match parts {
-            OwnParts::Alone(map, shards) => Kind::Alone(map, shards),
-            OwnParts::Told(tablets) => Kind::Told(tablets.into()),
-        })
+        let kind = match parts.kind {
+            KindParts::Alone(map, shards) => Kind::Alone(map, shards),
+            KindParts::Told(tablets) => Kind::Told(tablets.into()),
+        };
+        Self { kind, in_transition: parts.in_transition.into() }
     }
 }
 
 /// [`OwnTablets`] on their way between shards.
 #[derive(Debug, Clone)]
-pub(crate) enum OwnParts {
+pub(crate) struct OwnParts {
+    kind: KindParts,
+    in_transition: Vec<TabletId>,
+}
+
+#[derive(Debug, Clone)]
+enum KindParts {
     Alone(TabletMap, usize),
     Told(Vec<(TabletId, OwnTablet)>),
 }
@@ -144,6 +169,8 @@ mod tests {
         assert_eq!(own.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [1, 5]);
         assert_eq!(own.between(TabletId(2), TabletId(5)).count(), 1);
         assert_eq!(own.between(TabletId(2), TabletId(4)).count(), 0);
+        let own = own.in_transition([TabletId(5)]);
+        assert!(own.is_in_transition(TabletId(5)) && !own.is_in_transition(TabletId(1)));
         assert_eq!(OwnTablets::from_parts(own.to_parts()), own);
     }
 }

@@ -111,7 +111,7 @@ impl Work<'_> {
     /// The limits for purging tombstones of the partition that the lanes are at.
     fn purge(&mut self, lanes: &Lanes, token: Token, key: &[u8]) -> Purge {
         let tablet = &self.job.tablet;
-        // Operators may have switched it off since the job began.
+        // They may have to be kept since the job began.
         let gc_before = if tablet.keeps_tombstones() { 0 } else { self.gc_before };
         let timestamp_limit = if gc_before == 0 || lanes.have_only_values() {
             // Nothing could be purged, so other files need not be asked whether they have the partition.

@@ -195,7 +195,7 @@ impl Storage {
         self.run_job(Job { tablet: Rc::clone(tablet), inputs, level, cut: plan.cut, kind }).await
     }
 
-    pub(super) fn look_again(&self, tablet: &Tablet) {
+    pub(crate) fn look_again(&self, tablet: &Tablet) {
         tablet.look_again();
         self.0.compaction_wanted.notify_all();
     }

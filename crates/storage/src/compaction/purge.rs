@@ -2,7 +2,8 @@
 //!
 //! A tombstone may go when its time is over, by the table's `gc_grace_seconds` and `tombstone_gc`, and
 //! nothing outside the merge is as old as it: neither a file that may have the partition nor a memtable.
-//! Operators may have a table keep all of its tombstones for a while ([`Storage::set_tombstone_gc`]).
+//! Operators may have a table keep all of its tombstones for a while ([`Storage::set_tombstone_gc`]), and a
+//! tablet of which a replica joins or leaves keeps them until it is done.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -48,7 +49,7 @@ impl Storage {
     /// # Errors
     /// [`StorageError::UnknownTable`].
     pub fn tombstone_gc(&self, table: TableId) -> Result<bool, StorageError> {
-        Ok(!self.table_store(table)?.tablets().iter().any(|tablet| tablet.keeps_tombstones()))
+        Ok(!self.table_store(table)?.tablets().iter().any(|tablet| tablet.operators_keep_tombstones()))
     }
 
     /// Lets compactions of the table on this shard drop tombstones, or has them keep all, until the next
@@ -58,7 +59,7 @@ impl Storage {
     /// [`StorageError::UnknownTable`].
     pub fn set_tombstone_gc(&self, table: TableId, on: bool) -> Result<(), StorageError> {
         for tablet in &self.table_store(table)?.tablets() {
-            tablet.set_keeps_tombstones(!on);
+            tablet.let_operators_keep_tombstones(!on);
             // Compactions for the sake of tombstones become due, or are due no longer.
             self.look_again(tablet);
         }

@@ -51,7 +51,7 @@ impl Storage {
             opened.set_lacks_rows();
         }
         opened.set_compacts_itself(handed.compacts_itself);
-        opened.set_keeps_tombstones(handed.keeps_tombstones);
+        opened.let_operators_keep_tombstones(handed.keeps_tombstones);
         self.show(table, &store, opened)
     }
 

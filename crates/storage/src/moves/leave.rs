@@ -64,7 +64,7 @@ impl Storage {
             orphans: tablet.orphan_files(),
             lacks_rows: tablet.lacks_rows(),
             compacts_itself: tablet.compacts_itself(),
-            keeps_tombstones: tablet.keeps_tombstones(),
+            keeps_tombstones: tablet.operators_keep_tombstones(),
         };
         store.remove(&tablet);
         tablet.mark_left();

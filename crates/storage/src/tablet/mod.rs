@@ -68,7 +68,9 @@ pub(crate) struct Tablet {
     /// Whether operators let files be compacted automatically.
     compacts_itself: Cell<bool>,
     /// Whether operators want compactions to keep all tombstones.
-    keeps_tombstones: Cell<bool>,
+    operators_keep_tombstones: Cell<bool>,
+    /// Whether a replica of it joins or leaves, on some node.
+    is_in_transition: Cell<bool>,
     /// Bytes still to be rewritten and due compactions, if computed since the last change of files.
     debt: Cell<Option<(f64, usize)>>,
     table: RefCell<Rc<Table>>,
@@ -153,7 +155,8 @@ impl Tablet {
             chooser: RefCell::new(Chooser::new(&table.options().compaction)),
             to_look_at: Cell::new(true),
             compacts_itself: Cell::new(true),
-            keeps_tombstones: Cell::new(false),
+            operators_keep_tombstones: Cell::new(false),
+            is_in_transition: Cell::new(false),
             debt: Cell::new(None),
             table: RefCell::new(table),
             memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(
@@ -418,14 +421,23 @@ impl Tablet {
         self.compacts_itself.set(on);
     }
 
-    /// Whether operators want compactions to keep all tombstones.
+    /// Whether compactions keep all tombstones: operators want it, or a replica that joins may get the data
+    /// that they shadow later than them.
     #[inline]
     pub(crate) fn keeps_tombstones(&self) -> bool {
-        self.keeps_tombstones.get()
+        self.operators_keep_tombstones.get() || self.is_in_transition.get()
     }
 
-    pub(crate) fn set_keeps_tombstones(&self, keep: bool) {
-        self.keeps_tombstones.set(keep);
+    pub(crate) fn operators_keep_tombstones(&self) -> bool {
+        self.operators_keep_tombstones.get()
+    }
+
+    pub(crate) fn let_operators_keep_tombstones(&self, keep: bool) {
+        self.operators_keep_tombstones.set(keep);
+    }
+
+    pub(crate) fn set_in_transition(&self, is_in_transition: bool) {
+        self.is_in_transition.set(is_in_transition);
     }
 
     /// Bytes that compactions have still to rewrite, and the number of due compactions; computed again from

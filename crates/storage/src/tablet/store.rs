@@ -125,6 +125,7 @@ impl TableStore {
         if !self.is_now(&tablet.table()) {
             tablet.set_table(&table);
         }
+        tablet.set_in_transition(self.own.borrow().is_in_transition(tablet.id));
         let before = self.tablets.borrow_mut().insert(tablet.id, Rc::clone(&tablet));
         assert!(before.is_none(), "tablet {:?} is opened once", tablet.id);
         self.changed.notify_all();
@@ -189,6 +190,9 @@ impl TableStore {
 
     /// Takes what this node was told of its tablets. Tablets come and go by it later (`moves`).
     pub(crate) fn set_own(&self, own: OwnTablets) {
+        for tablet in self.tablets.borrow().values() {
+            tablet.set_in_transition(own.is_in_transition(tablet.id));
+        }
         *self.own.borrow_mut() = own;
         self.own_changes.set(self.own_changes.get() + 1);
         self.changed.notify_all();

@@ -7,7 +7,7 @@ use model::clustering::Slice;
 use model::partition_key::DecoratedKey;
 use model::schema::TableOptions;
 use reactor::Deadline;
-use storage::{PartitionRange, SampledPartition, Storage};
+use storage::{AgreedChanges, OwnTablets, PartitionRange, SampledPartition, Storage};
 
 const OPTIONS: [(&str, &str); 2] = [("class", "SizeTieredCompactionStrategy"), ("enabled", "false")];
 
@@ -39,6 +39,28 @@ fn compactions_keep_tombstones_while_operators_want_it() {
         storage.compact(ID).await.expect("a compaction");
         assert_eq!(files(&storage), []);
         assert!(storage.set_tombstone_gc(another_id(9), false).is_err(), "no such table");
+    });
+}
+
+#[test]
+fn tablets_of_which_a_replica_joins_or_leaves_keep_their_tombstones() {
+    let set = |options: &mut TableOptions| options.gc_grace_seconds = 0;
+    on_disk(&OPTIONS, set, async |storage, _| {
+        let map = storage.schema().table_by_id(ID).expect("the table").tablets();
+        let tell = async |own: OwnTablets| {
+            let agreed = AgreedChanges { tablets: [(ID, own)].into(), ..AgreedChanges::default() };
+            storage.apply_agreed(0, &agreed).await.expect("what was agreed upon");
+        };
+        let own = OwnTablets::alone(map, 1);
+        tell(own.clone().in_transition(map.tablets())).await;
+        assert!(storage.tombstone_gc(ID).expect("the table"), "operators want nothing");
+        delete_all(&storage, 0..10).await;
+        storage.compact(ID).await.expect("a compaction");
+        let partitions: u64 = files(&storage).iter().map(|file| file.partitions).sum();
+        assert_eq!(partitions, 10, "ten deleted partitions");
+        tell(own).await;
+        storage.compact(ID).await.expect("a compaction");
+        assert_eq!(files(&storage), []);
     });
 }
 
