@@ -24,6 +24,7 @@ mod slices;
 pub mod stall;
 pub mod sync;
 
+mod cold;
 mod op;
 mod sched;
 mod shard;
@@ -33,6 +34,7 @@ mod time;
 mod timer;
 mod waker;
 
+pub use cold::{Cold, cold};
 pub use driver::sim;
 pub use sched::{Group, current_group, maybe_yield, need_preempt, yield_now};
 pub use shard::{driver_name, local, random_u64, set_local, shard_count, shard_id};

@@ -8,6 +8,7 @@
 
 use model::partition_key::compare_decorated;
 use model::token::{murmur3_hash128, murmur3_token};
+use reactor::{Cold, cold};
 
 use crate::data::chunks::ReadCounter;
 use crate::error::{Malformed, SstableError};
@@ -46,55 +47,59 @@ pub(crate) struct Rebuilt {
 ///
 /// # Errors
 /// [`SstableError::Corrupt`] naming the index if that is damaged, [`SstableError::Io`].
-pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuilt, SstableError> {
-    if let Some(recorded) = known.checksum {
-        let (found, _) = checksum(&index.file, &index.path, &mut |_| true).await?;
-        crate::verify::check(found, recorded)
-            .map_err(|problem| index.malformed(Malformed { offset: 0, problem }))?;
-    }
-    let other_count = |at| {
-        index.malformed(Malformed::invalid(at, "it has another number of partitions than the statistics"))
-    };
-    // Each entry takes at least a byte: a greater number in the statistics must not size a filter.
-    if known.partitions > index.length {
-        let what = "the statistics name more partitions than it has bytes";
-        return Err(index.malformed(Malformed::invalid(index.length, what)));
-    }
-    let counter = ReadCounter::default();
-    let mut entries = Entries::new((index, &counter));
-    let mut filter = Filter::new(known.partitions, known.fp_chance, known.filter_in_words, FILTER_BYTES_MAX);
-    let mut summary = Summary::new(MIN_INDEX_INTERVAL);
-    let (mut first, mut last): (Vec<u8>, Vec<u8>) = Default::default();
-    let (mut partitions, mut stretch) = (0u64, None);
-    loop {
-        let start = entries.offset();
-        let Some((key, _)) = entries.next().await? else { break };
-        let token = murmur3_token(key);
-        if partitions == 0 {
-            first.extend_from_slice(key);
-        } else if compare_decorated((murmur3_token(&last), &last), (token, key)).is_ge() {
-            return Err(index.malformed(Malformed::invalid(start, "the entry is out of order")));
+#[inline(never)]
+pub(crate) fn from_index<'a>(index: &'a IndexFile, known: Known) -> Cold<'a, Result<Rebuilt, SstableError>> {
+    cold(async move {
+        if let Some(recorded) = known.checksum {
+            let (found, _) = checksum(&index.file, &index.path, &mut |_| true).await?;
+            crate::verify::check(found, recorded)
+                .map_err(|problem| index.malformed(Malformed { offset: 0, problem }))?;
         }
-        last.clear();
-        last.extend_from_slice(key);
-        if let Some(filter) = &mut filter {
-            filter.add_hash(murmur3_hash128(key, 0));
+        let other_count = |at| {
+            index.malformed(Malformed::invalid(at, "it has another number of partitions than the statistics"))
+        };
+        // Each entry takes at least a byte: a greater number in the statistics must not size a filter.
+        if known.partitions > index.length {
+            let what = "the statistics name more partitions than it has bytes";
+            return Err(index.malformed(Malformed::invalid(index.length, what)));
         }
-        partitions += 1;
-        let end = entries.offset();
-        if stretch.is_none_or(|from| end - from > STRETCH_BYTES)
-            && summary.size() + last.len() < SUMMARY_BYTES_MAX
-        {
-            stretch = Some(start);
-            summary.add(token, &last, start);
+        let counter = ReadCounter::default();
+        let mut entries = Entries::new((index, &counter));
+        let mut filter =
+            Filter::new(known.partitions, known.fp_chance, known.filter_in_words, FILTER_BYTES_MAX);
+        let mut summary = Summary::new(MIN_INDEX_INTERVAL);
+        let (mut first, mut last): (Vec<u8>, Vec<u8>) = Default::default();
+        let (mut partitions, mut stretch) = (0u64, None);
+        loop {
+            let start = entries.offset();
+            let Some((key, _)) = entries.next().await? else { break };
+            let token = murmur3_token(key);
+            if partitions == 0 {
+                first.extend_from_slice(key);
+            } else if compare_decorated((murmur3_token(&last), &last), (token, key)).is_ge() {
+                return Err(index.malformed(Malformed::invalid(start, "the entry is out of order")));
+            }
+            last.clear();
+            last.extend_from_slice(key);
+            if let Some(filter) = &mut filter {
+                filter.add_hash(murmur3_hash128(key, 0));
+            }
+            partitions += 1;
+            let end = entries.offset();
+            if stretch.is_none_or(|from| end - from > STRETCH_BYTES)
+                && summary.size() + last.len() < SUMMARY_BYTES_MAX
+            {
+                stretch = Some(start);
+                summary.add(token, &last, start);
+            }
+            reactor::maybe_yield().await;
         }
-        reactor::maybe_yield().await;
-    }
-    if partitions == 0 || partitions != known.partitions {
-        return Err(other_count(index.length));
-    }
-    summary.finish(&first, &last, partitions);
-    Ok(Rebuilt { summary, filter })
+        if partitions == 0 || partitions != known.partitions {
+            return Err(other_count(index.length));
+        }
+        summary.finish(&first, &last, partitions);
+        Ok(Rebuilt { summary, filter })
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use model::schema::SchemaChange;
 use model::{Table, TableId};
-use reactor::{Group, mesh};
+use reactor::{Cold, Group, cold, mesh};
 
 use crate::agreed::{AgreedChanges, OwnParts, OwnTablets, own_tablets};
 use crate::error::StorageError;
@@ -44,13 +44,20 @@ impl Storage {
     /// # Errors
     /// [`StorageError::Schema`] when a change does not follow on the schema; [`StorageError::Shard`] when a
     /// shard could not apply them: it will at the next start.
-    pub async fn apply_agreed(&self, index: u64, agreed: &AgreedChanges) -> Result<(), StorageError> {
-        assert_eq!(self.0.shard, 0, "shard 0 applies what was agreed upon");
-        // Noted before the answer, so that a loss of the change would be noticed at a start.
-        if let Err(error) = self.0.manifest.note(&[Edit::Agreed(index)]).await {
-            reactor::warn!("the manifest cannot be told of a schema change"; error = error);
-        }
-        self.apply_everywhere(agreed).await
+    #[inline(never)]
+    pub fn apply_agreed<'a>(
+        &'a self,
+        index: u64,
+        agreed: &'a AgreedChanges,
+    ) -> Cold<'a, Result<(), StorageError>> {
+        cold(async move {
+            assert_eq!(self.0.shard, 0, "shard 0 applies what was agreed upon");
+            // Noted before the answer, so that a loss of the change would be noticed at a start.
+            if let Err(error) = self.0.manifest.note(&[Edit::Agreed(index)]).await {
+                reactor::warn!("the manifest cannot be told of a schema change"; error = error);
+            }
+            self.apply_everywhere(agreed).await
+        })
     }
 
     /// Truncates tables, has every shard go by changes, and moves the tablets that are elsewhere now. On

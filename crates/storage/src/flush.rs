@@ -16,7 +16,7 @@ use std::time::Duration;
 use model::reconcile::Purge;
 use model::schema::TableOptions;
 use model::{Table, TableId, Token};
-use reactor::{Deadline, Group};
+use reactor::{Cold, Deadline, Group, cold};
 use sstable::{
     CHUNK_BYTES_DEFAULT, Component, Compression, Compressor, Descriptor, EncodingMinima, TabletMark, Writer,
     WriterOptions,
@@ -137,25 +137,29 @@ impl Storage {
     ///
     /// # Errors
     /// The first error of flushing and closing. Writes that could not be flushed are in the commit log.
-    pub async fn drain(&self) -> Result<(), StorageError> {
-        self.0.draining.set(true);
-        self.0.disk.drain_until.set(Some(Deadline::after(DRAIN_MARKS_WITHIN)));
-        for event in [&self.0.stopped, &self.0.flush_wanted, &self.0.compaction_wanted, &self.0.memory_freed]
-        {
-            event.notify_all();
-        }
-        self.0.damage.found.notify_all();
-        self.0.cache.components().wake();
-        self.0.ages_changed.notify_all();
-        self.wake_expiring();
-        self.0.log.wake();
-        let flushed = self.flush_all().await;
-        if let Err(error) = self.save_cache().await {
-            reactor::warn!("the list of cached rows cannot be saved"; error = error);
-        }
-        self.0.tasks.close().await;
-        let closed = self.0.log.close().await;
-        flushed.and(closed).and(self.0.manifest.settle().await)
+    #[inline(never)]
+    pub fn drain<'a>(&'a self) -> Cold<'a, Result<(), StorageError>> {
+        cold(async move {
+            self.0.draining.set(true);
+            self.0.disk.drain_until.set(Some(Deadline::after(DRAIN_MARKS_WITHIN)));
+            for event in
+                [&self.0.stopped, &self.0.flush_wanted, &self.0.compaction_wanted, &self.0.memory_freed]
+            {
+                event.notify_all();
+            }
+            self.0.damage.found.notify_all();
+            self.0.cache.components().wake();
+            self.0.ages_changed.notify_all();
+            self.wake_expiring();
+            self.0.log.wake();
+            let flushed = self.flush_all().await;
+            if let Err(error) = self.save_cache().await {
+                reactor::warn!("the list of cached rows cannot be saved"; error = error);
+            }
+            self.0.tasks.close().await;
+            let closed = self.0.log.close().await;
+            flushed.and(closed).and(self.0.manifest.settle().await)
+        })
     }
 
     /// Flushes one tablet.
@@ -165,49 +169,52 @@ impl Storage {
     }
 
     /// As [`Storage::flush_tablet`], for a caller that has the tablet's turn to flush.
-    pub(crate) async fn flush_in_turn(&self, tablet: &Rc<Tablet>) -> Result<(), StorageError> {
-        if tablet.has_left() {
-            // It was flushed before.
-            return Ok(());
-        }
-        tablet.seal_at(|| (!self.0.replaying.get()).then(|| self.0.log.end())).await;
-        // Bounded: memtables are sealed only under the turn that is held here.
-        while let Some(memtable) = tablet.sealed() {
-            if tablet.is_dropped() {
+    #[inline(never)]
+    pub(crate) fn flush_in_turn<'a>(&'a self, tablet: &'a Rc<Tablet>) -> Cold<'a, Result<(), StorageError>> {
+        cold(async move {
+            if tablet.has_left() {
+                // It was flushed before.
                 return Ok(());
             }
-            let logged = match memtable.sealed_at() {
-                Some(upto) => self.0.log.sync_upto(upto).await,
-                None => self.0.log.sync().await,
-            };
-            let logged = logged.and_then(|()| tablet.check_truncation(&self.0.log));
-            logged.inspect_err(|error| self.note_write_error(error, true))?;
-            let spool = self.0.throttle.spool(memtable.bytes(), memtable.partition_count());
-            let file = self.write_memtable(tablet, &memtable, &spool).await;
-            let file = file.inspect_err(|error| self.note_write_error(error, false))?;
-            // A truncation may have taken the memtable while it was written.
-            if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
-                if let Some(file) = &file {
-                    // Before the entries it stands for may go.
-                    let listed = self.list_file(tablet, file).await;
-                    listed.inspect_err(|error| self.note_write_error(error, false))?;
-                    self.0.compactions.note_flush(file.sstable().bytes_on_disk());
+            tablet.seal_at(|| (!self.0.replaying.get()).then(|| self.0.log.end())).await;
+            // Bounded: memtables are sealed only under the turn that is held here.
+            while let Some(memtable) = tablet.sealed() {
+                if tablet.is_dropped() {
+                    return Ok(());
                 }
-                tablet.add_flushed(file.clone());
-                spool.complete();
-                // Its entries are not needed any more, while its rows are until the cache has them.
-                self.mark_flushed(tablet, &memtable).await;
-                memtable.release_log();
-                self.update_cache(tablet, &memtable, file.as_ref()).await;
-                tablet.remove_memtable(&memtable);
-            } else if let Some(file) = file {
-                self.discard(tablet, file.generation()).await;
+                let logged = match memtable.sealed_at() {
+                    Some(upto) => self.0.log.sync_upto(upto).await,
+                    None => self.0.log.sync().await,
+                };
+                let logged = logged.and_then(|()| tablet.check_truncation(&self.0.log));
+                logged.inspect_err(|error| self.note_write_error(error, true))?;
+                let spool = self.0.throttle.spool(memtable.bytes(), memtable.partition_count());
+                let file = self.write_memtable(tablet, &memtable, &spool).await;
+                let file = file.inspect_err(|error| self.note_write_error(error, false))?;
+                // A truncation may have taken the memtable while it was written.
+                if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
+                    if let Some(file) = &file {
+                        // Before the entries it stands for may go.
+                        let listed = self.list_file(tablet, file).await;
+                        listed.inspect_err(|error| self.note_write_error(error, false))?;
+                        self.0.compactions.note_flush(file.sstable().bytes_on_disk());
+                    }
+                    tablet.add_flushed(file.clone());
+                    spool.complete();
+                    // Its entries are not needed any more, while its rows are until the cache has them.
+                    self.mark_flushed(tablet, &memtable).await;
+                    memtable.release_log();
+                    self.update_cache(tablet, &memtable, file.as_ref()).await;
+                    tablet.remove_memtable(&memtable);
+                } else if let Some(file) = file {
+                    self.discard(tablet, file.generation()).await;
+                }
+                drop((memtable, spool));
+                self.0.memory_freed.notify_all();
+                self.0.compaction_wanted.notify_all();
             }
-            drop((memtable, spool));
-            self.0.memory_freed.notify_all();
-            self.0.compaction_wanted.notify_all();
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Records in the commit log how far the tablet is flushed, before the segments of its entries may be

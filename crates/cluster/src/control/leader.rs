@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use minicbor::{Decode, Encode};
 use model::TableId;
-use reactor::{Deadline, Group};
+use reactor::{Cold, Deadline, Group, cold};
 use wire::node::control::{Command, CommandOutcome, Join, Joined};
 use wire::node::fault::{Fault, FaultKind};
 use wire::node::frame::{Verb, WorkGroup};
@@ -90,40 +90,43 @@ pub struct Answered {
 ///
 /// # Errors
 /// [`ClusterError`]; after `Group0Error::Undecided` the change may have been made.
-pub(crate) async fn ask(
-    control: &ControlPlane,
+#[inline(never)]
+pub(crate) fn ask<'a>(
+    control: &'a ControlPlane,
     ask: Ask,
     deadline: Deadline,
-) -> Result<Answered, ClusterError> {
-    let group = control.group();
-    let mut sent = false;
-    // A lost answer of a leader leaves time to find another one, but clients wait no longer.
-    let until = Deadline::after(LEADER_WITHIN);
-    let until_sent = match &ask {
-        Ask::Plan(..) | Ask::Truncate(..) => Deadline::after(LEADER_WITHIN + LEADER_WITHIN / 2),
-        Ask::Announce(_) | Ask::Applied(_) | Ask::Drained(..) | Ask::Sync(_) => deadline,
-    };
-    loop {
-        let attempt = match control.membership() {
-            _ if group.may_plan() => answer_here(control, &ask).await,
-            None => return Err(Group0Error::from(group.not_leading()).into()),
-            Some(membership) => ask_there(&membership, &group, &ask, deadline, &mut sent).await,
+) -> Cold<'a, Result<Answered, ClusterError>> {
+    cold(async move {
+        let group = control.group();
+        let mut sent = false;
+        // A lost answer of a leader leaves time to find another one, but clients wait no longer.
+        let until = Deadline::after(LEADER_WITHIN);
+        let until_sent = match &ask {
+            Ask::Plan(..) | Ask::Truncate(..) => Deadline::after(LEADER_WITHIN + LEADER_WITHIN / 2),
+            Ask::Announce(_) | Ask::Applied(_) | Ask::Drained(..) | Ask::Sync(_) => deadline,
         };
-        match attempt {
-            Ok(answered) => {
-                control.wait_effective(answered.index, deadline).await?;
-                return Ok(answered);
+        loop {
+            let attempt = match control.membership() {
+                _ if group.may_plan() => answer_here(control, &ask).await,
+                None => return Err(Group0Error::from(group.not_leading()).into()),
+                Some(membership) => ask_there(&membership, &group, &ask, deadline, &mut sent).await,
+            };
+            match attempt {
+                Ok(answered) => {
+                    control.wait_effective(answered.index, deadline).await?;
+                    return Ok(answered);
+                }
+                Err(Attempt::Again)
+                    if !deadline.is_past() && !(if sent { until_sent } else { until }).is_past() =>
+                {
+                    reactor::sleep(ASK_AGAIN).await;
+                }
+                Err(Attempt::Again) if sent => return Err(Group0Error::Undecided.into()),
+                Err(Attempt::Again) => return Err(Group0Error::NoMajority.into()),
+                Err(Attempt::Failed(error)) => return Err(error),
             }
-            Err(Attempt::Again)
-                if !deadline.is_past() && !(if sent { until_sent } else { until }).is_past() =>
-            {
-                reactor::sleep(ASK_AGAIN).await;
-            }
-            Err(Attempt::Again) if sent => return Err(Group0Error::Undecided.into()),
-            Err(Attempt::Again) => return Err(Group0Error::NoMajority.into()),
-            Err(Attempt::Failed(error)) => return Err(error),
         }
-    }
+    })
 }
 
 /// Why one attempt to ask led to nothing.
@@ -185,44 +188,47 @@ pub(super) async fn call(
 }
 
 /// Answers as the leader.
-async fn answer_here(control: &ControlPlane, ask: &Ask) -> Result<Answered, Attempt> {
-    match ask {
-        Ask::Announce(facts) => {
-            let turn = ControlPlane::turn().await?;
-            let index = turn.announce(facts).await?;
-            Ok(Answered { index, outcome: Vec::new() })
-        }
-        Ask::Plan(id, request) => {
-            let turn = ControlPlane::turn().await?;
-            let done = control.group().state().requests().find(*id).cloned();
-            if let Some(done) = done {
-                done.outcome().map_err(|refusal| Attempt::Failed(refusal.into()))?;
-                return Ok(Answered { index: done.index, outcome: Vec::new() });
+#[inline(never)]
+fn answer_here<'a>(control: &'a ControlPlane, ask: &'a Ask) -> Cold<'a, Result<Answered, Attempt>> {
+    cold(async move {
+        match ask {
+            Ask::Announce(facts) => {
+                let turn = ControlPlane::turn().await?;
+                let index = turn.announce(facts).await?;
+                Ok(Answered { index, outcome: Vec::new() })
             }
-            let planner = control.planner().ok_or(ClusterError::NotOpen)?;
-            let answered = planner(turn, *id, request.clone()).await?;
-            tell_others(control, answered.index).await;
-            Ok(answered)
+            Ask::Plan(id, request) => {
+                let turn = ControlPlane::turn().await?;
+                let done = control.group().state().requests().find(*id).cloned();
+                if let Some(done) = done {
+                    done.outcome().map_err(|refusal| Attempt::Failed(refusal.into()))?;
+                    return Ok(Answered { index: done.index, outcome: Vec::new() });
+                }
+                let planner = control.planner().ok_or(ClusterError::NotOpen)?;
+                let answered = planner(turn, *id, request.clone()).await?;
+                tell_others(control, answered.index).await;
+                Ok(answered)
+            }
+            Ask::Truncate(id, table) => {
+                let turn = ControlPlane::turn().await?;
+                let index = turn.truncate(*id, TableId(*table)).await?;
+                Ok(Answered { index, outcome: Vec::new() })
+            }
+            Ask::Applied(index) => {
+                control.wait_effective(*index, Deadline::after(OTHERS_WITHIN)).await?;
+                Ok(Answered { index: *index, outcome: Vec::new() })
+            }
+            Ask::Drained(table, version) => {
+                control.wait_drained(TableId(*table), *version).await?;
+                Ok(Answered { index: *version, outcome: Vec::new() })
+            }
+            Ask::Sync(slice) => {
+                let next = control.sync(slice.clone()).await?;
+                let outcome = minicbor::to_vec(next).expect("writing to memory does not fail");
+                Ok(Answered { index: 0, outcome })
+            }
         }
-        Ask::Truncate(id, table) => {
-            let turn = ControlPlane::turn().await?;
-            let index = turn.truncate(*id, TableId(*table)).await?;
-            Ok(Answered { index, outcome: Vec::new() })
-        }
-        Ask::Applied(index) => {
-            control.wait_effective(*index, Deadline::after(OTHERS_WITHIN)).await?;
-            Ok(Answered { index: *index, outcome: Vec::new() })
-        }
-        Ask::Drained(table, version) => {
-            control.wait_drained(TableId(*table), *version).await?;
-            Ok(Answered { index: *version, outcome: Vec::new() })
-        }
-        Ask::Sync(slice) => {
-            let next = control.sync(slice.clone()).await?;
-            let outcome = minicbor::to_vec(next).expect("writing to memory does not fail");
-            Ok(Answered { index: 0, outcome })
-        }
-    }
+    })
 }
 
 /// Has a node copy a slice of a tablet; the token that the next one begins with.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use model::tablet::FIRST_NODE;
-use reactor::{Deadline, Event, Group, Semaphore};
+use reactor::{Cold, Deadline, Event, Group, Semaphore, cold};
 use storage::{AgreedSchema, EarlierSchema, Storage, StorageConfig, StorageError};
 
 use super::effects::{own_tablets, tell_shards};
@@ -46,47 +46,50 @@ pub async fn open_storage(
 ///
 /// # Errors
 /// [`StorageError::ControlPlane`] for damage of group 0's files; those of the storage and of the port.
-pub async fn open_node(
+#[inline(never)]
+pub fn open_node(
     config: StorageConfig,
     mut facts: OwnFacts,
     options: Option<ClusterOptions>,
     shard: usize,
-) -> Result<Storage, StorageError> {
-    let shards = usize::from(facts.shards);
-    let network = match &options {
-        Some(options) => Some(start_network(options, &mut facts, shard).await?),
-        None => None,
-    };
-    if shard != 0 {
-        return Storage::open_other(config, shard, shards).await;
-    }
-    let membership =
-        options.zip(network).map(|(options, network)| Membership::new(options, facts.clone(), network));
-    let opened = Rc::new(OnceCell::new());
-    let agreed = {
-        let (config, opened) = (config.clone(), Rc::clone(&opened));
-        async move {
-            let earlier = EarlierSchema::read(&config, shards).await?;
-            let (control, agreed) = open_group(&config, &facts, membership, earlier.as_ref()).await?;
-            drop(opened.set((control, earlier)));
-            Ok(agreed)
+) -> Cold<'static, Result<Storage, StorageError>> {
+    cold(async move {
+        let shards = usize::from(facts.shards);
+        let network = match &options {
+            Some(options) => Some(start_network(options, &mut facts, shard).await?),
+            None => None,
+        };
+        if shard != 0 {
+            return Storage::open_other(config, shard, shards).await;
         }
-    };
-    let storage = Storage::open_first(config.clone(), shards, agreed).await?;
-    let (control, earlier) = Rc::into_inner(opened)
-        .and_then(OnceCell::into_inner)
-        .expect("a storage that is open has asked for its schema");
-    if earlier.is_some() {
-        EarlierSchema::retire(&config).await?;
-    }
-    drop(control.storage.set(storage.clone()));
-    let control = Rc::new(control);
-    control.follow();
-    reactor::set_local(Rc::clone(&control));
-    if let Some(membership) = control.membership() {
-        take_part(&control, &membership).await?;
-    }
-    Ok(storage)
+        let membership =
+            options.zip(network).map(|(options, network)| Membership::new(options, facts.clone(), network));
+        let opened = Rc::new(OnceCell::new());
+        let agreed = {
+            let (config, opened) = (config.clone(), Rc::clone(&opened));
+            async move {
+                let earlier = EarlierSchema::read(&config, shards).await?;
+                let (control, agreed) = open_group(&config, &facts, membership, earlier.as_ref()).await?;
+                drop(opened.set((control, earlier)));
+                Ok(agreed)
+            }
+        };
+        let storage = Storage::open_first(config.clone(), shards, agreed).await?;
+        let (control, earlier) = Rc::into_inner(opened)
+            .and_then(OnceCell::into_inner)
+            .expect("a storage that is open has asked for its schema");
+        if earlier.is_some() {
+            EarlierSchema::retire(&config).await?;
+        }
+        drop(control.storage.set(storage.clone()));
+        let control = Rc::new(control);
+        control.follow();
+        reactor::set_local(Rc::clone(&control));
+        if let Some(membership) = control.membership() {
+            take_part(&control, &membership).await?;
+        }
+        Ok(storage)
+    })
 }
 
 /// Has this node be up to date and known to the others, and leads where it is the leader.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::{Deadline, Group, mesh};
+use reactor::{Cold, Deadline, Group, cold, mesh};
 use wire::node::frame::{Verb, WorkGroup};
 use wire::node::hello::{Class, Hello, Uuid};
 
@@ -198,28 +198,31 @@ impl Network {
     }
 
     /// Opens a connection to a shard of a member; the one of its addresses that the number of failures says.
-    async fn dial(
-        self: &Rc<Self>,
+    #[inline(never)]
+    fn dial<'a>(
+        self: &'a Rc<Self>,
         name: LineName,
         failures: usize,
-    ) -> Result<(Rc<Caller>, FrameReader), NetError> {
-        let LineName { node, class, shard } = name;
-        let peer = PeerName::Node(node);
-        let host_id = self.host_of(node).ok_or(NetError::UnknownNode { node })?;
-        let own_shard = reactor::shard_id() as u16;
-        let ends = Ends { expected: Some(host_id), class, shard: own_shard, to_shard: Some(shard) };
-        let (addresses, own) = on_door(move |door| (door.addresses(node), door.hello(ends))).await?;
-        let Some(address) = addresses.get(failures % addresses.len().max(1)).copied() else {
-            return Err(NetError::UnknownNode { node });
-        };
-        let opened = self.open(peer, address, own).await?;
-        let (caller, reader, theirs) = opened;
-        self.shards.borrow_mut().insert(node, theirs.shards);
-        if theirs.shard != shard {
-            self.departed(caller.process).await;
-            return Err(NetError::UnknownShard { peer, shard, shards: theirs.shards });
-        }
-        Ok((caller, reader))
+    ) -> Cold<'a, Result<(Rc<Caller>, FrameReader), NetError>> {
+        cold(async move {
+            let LineName { node, class, shard } = name;
+            let peer = PeerName::Node(node);
+            let host_id = self.host_of(node).ok_or(NetError::UnknownNode { node })?;
+            let own_shard = reactor::shard_id() as u16;
+            let ends = Ends { expected: Some(host_id), class, shard: own_shard, to_shard: Some(shard) };
+            let (addresses, own) = on_door(move |door| (door.addresses(node), door.hello(ends))).await?;
+            let Some(address) = addresses.get(failures % addresses.len().max(1)).copied() else {
+                return Err(NetError::UnknownNode { node });
+            };
+            let opened = self.open(peer, address, own).await?;
+            let (caller, reader, theirs) = opened;
+            self.shards.borrow_mut().insert(node, theirs.shards);
+            if theirs.shard != shard {
+                self.departed(caller.process).await;
+                return Err(NetError::UnknownShard { peer, shard, shards: theirs.shards });
+            }
+            Ok((caller, reader))
+        })
     }
 
     /// Opens a connection and has the other's first message judged.

@@ -20,6 +20,7 @@ use model::mutation::MutationView;
 use model::tablet::Replica;
 use model::{Table, Token};
 use reactor::Deadline;
+use reactor::{Cold, cold};
 
 use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
@@ -98,37 +99,41 @@ impl Replicator {
 
     /// Writes by a plan; `earlier` is the version of a routing that has been tried.
     #[cold]
-    async fn write_copies(
-        &self,
-        table: &Table,
-        mutation: &[u8],
+    #[inline(never)]
+    fn write_copies<'a>(
+        &'a self,
+        table: &'a Table,
+        mutation: &'a [u8],
         consistency: Consistency,
         deadline: Deadline,
-        (mut earlier, followed): (Option<u64>, Option<&Rc<Followed>>),
-    ) -> Result<(), ReplicationError> {
-        let view = MutationView::trusted(mutation).map_err(|error| ReplicaFailure::from(error).here(1))?;
-        let token = view.token;
-        // Bounded by the deadline.
-        loop {
-            if let Some(version) = earlier {
-                self.wait_for_later_plan(table, version, deadline).await;
-            }
-            let plan = self.plan_write(table, token, consistency)?;
-            self.check_rate(table, token, plan.replicas[0].replica)?;
-            let written = match &plan.replicas[..] {
-                [only] if only.replica == self.own() => {
-                    let written = reactor::in_place!(send::here(self, &view, deadline));
-                    written.map_err(|failure| Ended::of_one(failure, only.replica, plan.required))
+        (mut earlier, followed): (Option<u64>, Option<&'a Rc<Followed>>),
+    ) -> Cold<'a, Result<(), ReplicationError>> {
+        cold(async move {
+            let view =
+                MutationView::trusted(mutation).map_err(|error| ReplicaFailure::from(error).here(1))?;
+            let token = view.token;
+            // Bounded by the deadline.
+            loop {
+                if let Some(version) = earlier {
+                    self.wait_for_later_plan(table, version, deadline).await;
                 }
-                _ => collect::collect(self, &plan, (mutation, None), deadline, followed).await,
-            };
-            match written {
-                Ok(()) => return Ok(()),
-                Err(Ended::Again(error)) if deadline.is_past() => return Err(error),
-                Err(Ended::Again(_)) => earlier = Some(plan.version()),
-                Err(Ended::Failed(error)) => return Err(error),
+                let plan = self.plan_write(table, token, consistency)?;
+                self.check_rate(table, token, plan.replicas[0].replica)?;
+                let written = match &plan.replicas[..] {
+                    [only] if only.replica == self.own() => {
+                        let written = reactor::in_place!(send::here(self, &view, deadline));
+                        written.map_err(|failure| Ended::of_one(failure, only.replica, plan.required))
+                    }
+                    _ => collect::collect(self, &plan, (mutation, None), deadline, followed).await,
+                };
+                match written {
+                    Ok(()) => return Ok(()),
+                    Err(Ended::Again(error)) if deadline.is_past() => return Err(error),
+                    Err(Ended::Again(_)) => earlier = Some(plan.version()),
+                    Err(Ended::Failed(error)) => return Err(error),
+                }
             }
-        }
+        })
     }
 
     /// Waits until a table has a later routing than `version`, at most [`REPLAN_EVERY`] and not longer than

@@ -20,7 +20,7 @@ use std::time::Duration;
 use model::clustering::Slice;
 use model::reconcile::Purge;
 use model::{Table, TableId};
-use reactor::{Group, Instant, Semaphore};
+use reactor::{Cold, Group, Instant, Semaphore, cold};
 use sstable::{Descriptor, PartitionBound, Sstable};
 
 use crate::disk::FailurePolicy;
@@ -117,10 +117,17 @@ impl Storage {
     /// [`StorageError::UnknownTable`]; [`StorageError::Import`] for files that cannot be taken in, or are in
     /// use; [`StorageError::Shard`] with a shard's error, such as a damaged file. The sources then still
     /// exist.
-    pub async fn import(&self, table: TableId, from: &ImportSource) -> Result<ImportReport, StorageError> {
-        let directory = self.source_directory(table, from)?;
-        self.check_place(&directory).await?;
-        self.take_in(table, from).await
+    #[inline(never)]
+    pub fn import<'a>(
+        &'a self,
+        table: TableId,
+        from: &'a ImportSource,
+    ) -> Cold<'a, Result<ImportReport, StorageError>> {
+        cold(async move {
+            let directory = self.source_directory(table, from)?;
+            self.check_place(&directory).await?;
+            self.take_in(table, from).await
+        })
     }
 
     /// As [`Storage::import`], also from a folder that has this node's own files.

@@ -5,6 +5,7 @@
 //! files that lost their `TOC.txt` get it back, and sets of unknown origin are moved out of the way. Nothing
 //! is deleted here that was not made by a flush, compaction or import of this node.
 
+use reactor::{Cold, cold};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -80,47 +81,50 @@ pub(crate) struct Looked {
 ///
 /// # Errors
 /// File errors; a damaged record of a compaction.
-pub(crate) async fn look(
-    config: &StorageConfig,
-    schema: &Schema,
-    agreed: &AgreedSchema,
-    listed: &Listed,
-    missing: &mut Missing,
-) -> Result<Looked, StorageError> {
-    if listed.current.is_none() && agreed.expects_manifest && schema.keyspaces().next().is_some() {
-        missing.add(format!("{}: the manifest", config.manifest_dir.display()));
-    }
-    if listed.state.agreed > agreed.index {
-        missing.add(format!(
-            "{}: the schema changes from {} to {}",
-            config.group0_dir().display(),
-            agreed.index + 1,
-            listed.state.agreed
-        ));
-    }
-    let mut by_table: BTreeMap<TableId, BTreeMap<u64, FileState>> = BTreeMap::new();
-    for ((table, generation), state) in &listed.state.files {
-        by_table.entry(*table).or_default().insert(*generation, *state);
-    }
-    let dropped: BTreeSet<TableId> = dropped_tables(&agreed.changes).into_iter().collect();
-    let mut state = State { agreed: agreed.index, ..State::default() };
-    let mut folders = Vec::new();
-    for table in schema.tables().chain([&paxos::table()]) {
-        let files = by_table.remove(&table.id()).unwrap_or_default();
-        let folder = look_into(config, table, &files, &mut state, missing).await?;
-        folders.extend(folder);
-    }
-    for (table, files) in by_table {
-        let live = files.values().filter(|state| **state == FileState::Live).count();
-        if live > 0 && !dropped.contains(&table) {
+#[inline(never)]
+pub(crate) fn look<'a>(
+    config: &'a StorageConfig,
+    schema: &'a Schema,
+    agreed: &'a AgreedSchema,
+    listed: &'a Listed,
+    missing: &'a mut Missing,
+) -> Cold<'a, Result<Looked, StorageError>> {
+    cold(async move {
+        if listed.current.is_none() && agreed.expects_manifest && schema.keyspaces().next().is_some() {
+            missing.add(format!("{}: the manifest", config.manifest_dir.display()));
+        }
+        if listed.state.agreed > agreed.index {
             missing.add(format!(
-                "{}: the table with id {table}, which has {live} table file(s) and was never dropped",
-                config.group0_dir().display()
+                "{}: the schema changes from {} to {}",
+                config.group0_dir().display(),
+                agreed.index + 1,
+                listed.state.agreed
             ));
         }
-    }
-    look_for_segments(config, listed, &mut state, missing).await?;
-    Ok(Looked { state, folders })
+        let mut by_table: BTreeMap<TableId, BTreeMap<u64, FileState>> = BTreeMap::new();
+        for ((table, generation), state) in &listed.state.files {
+            by_table.entry(*table).or_default().insert(*generation, *state);
+        }
+        let dropped: BTreeSet<TableId> = dropped_tables(&agreed.changes).into_iter().collect();
+        let mut state = State { agreed: agreed.index, ..State::default() };
+        let mut folders = Vec::new();
+        for table in schema.tables().chain([&paxos::table()]) {
+            let files = by_table.remove(&table.id()).unwrap_or_default();
+            let folder = look_into(config, table, &files, &mut state, missing).await?;
+            folders.extend(folder);
+        }
+        for (table, files) in by_table {
+            let live = files.values().filter(|state| **state == FileState::Live).count();
+            if live > 0 && !dropped.contains(&table) {
+                missing.add(format!(
+                    "{}: the table with id {table}, which has {live} table file(s) and was never dropped",
+                    config.group0_dir().display()
+                ));
+            }
+        }
+        look_for_segments(config, listed, &mut state, missing).await?;
+        Ok(Looked { state, folders })
+    })
 }
 
 /// Examines the folder of a table; `None` if there is nothing to do in it.

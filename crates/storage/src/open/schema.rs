@@ -1,6 +1,7 @@
 //! Shard 0's part before the other shards start: checks that no file is missing, cleans folders, and finds
 //! out whose each table file is.
 
+use reactor::{Cold, cold};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -29,52 +30,57 @@ pub(super) struct Opened {
 }
 
 /// Checks that nothing is missing and cleans folders, before any shard reads them.
-pub(super) async fn open_schema(
-    config: &StorageConfig,
-    agreed: &AgreedSchema,
+#[inline(never)]
+pub(super) fn open_schema<'a>(
+    config: &'a StorageConfig,
+    agreed: &'a AgreedSchema,
     shards: usize,
-) -> Result<Opened, StorageError> {
-    crate::directory::ensure(&config.data_dir).await?;
-    let mut schema = Schema::empty();
-    for change in &agreed.changes {
-        schema.apply(change)?;
-    }
-    let mut missing = Missing::default();
-    let listed = Listed::read(&config.manifest_dir, &mut missing).await?;
-    let looked = check::look(config, &schema, agreed, &listed, &mut missing).await?;
-    missing.settle(&config.accept_missing)?;
-    looked.settle().await?;
-    let mut placing = Placing {
-        damage: Damage::new(config.disk_failure_policy),
-        state: looked.state,
-        placement: Placement::new(),
-        gone: Vec::new(),
-        aside: Vec::new(),
-        listed: listed.state.files.keys().copied().collect(),
-        tables: BTreeMap::new(),
-    };
-    for table in schema.tables().chain([&paxos::table()]) {
-        let own = agreed.own_tablets(table, shards);
-        placing.place(tablet::directory_of(&config.data_dir, table).as_path(), table, own, shards).await?;
-    }
-    for (table, generation) in listed.state.files.keys() {
-        if let Some((_, folder)) = placing.tables.get_mut(table) {
-            folder.numbers.take(*generation);
+) -> Cold<'a, Result<Opened, StorageError>> {
+    cold(async move {
+        crate::directory::ensure(&config.data_dir).await?;
+        let mut schema = Schema::empty();
+        for change in &agreed.changes {
+            schema.apply(change)?;
         }
-    }
-    placing.state.tenancies = placing.tenancies_that_count(&schema, &listed.state, shards);
-    let keeps_files = placing.gone.is_empty() && placing.aside.is_empty();
-    let parts = placing.state.parts(&placing.placement, shards);
-    let epoch = listed.go_on_with(&config.manifest_dir, &parts, keeps_files).await?;
-    // Only now that no log lists them as being there.
-    for (directory, descriptor) in &placing.gone {
-        sstable::remove(directory, *descriptor).await.map_err(to_storage_error)?;
-    }
-    for (directory, descriptor) in &placing.aside {
-        quarantine(directory, *descriptor).await?;
-    }
-    remove_leftovers(config, &schema, &agreed.changes).await?;
-    Ok(Opened { changes: Rc::new(agreed.changes.clone()), epoch, tables: placing.tables })
+        let mut missing = Missing::default();
+        let listed = Listed::read(&config.manifest_dir, &mut missing).await?;
+        let looked = check::look(config, &schema, agreed, &listed, &mut missing).await?;
+        missing.settle(&config.accept_missing)?;
+        looked.settle().await?;
+        let mut placing = Placing {
+            damage: Damage::new(config.disk_failure_policy),
+            state: looked.state,
+            placement: Placement::new(),
+            gone: Vec::new(),
+            aside: Vec::new(),
+            listed: listed.state.files.keys().copied().collect(),
+            tables: BTreeMap::new(),
+        };
+        for table in schema.tables().chain([&paxos::table()]) {
+            let own = agreed.own_tablets(table, shards);
+            placing
+                .place(tablet::directory_of(&config.data_dir, table).as_path(), table, own, shards)
+                .await?;
+        }
+        for (table, generation) in listed.state.files.keys() {
+            if let Some((_, folder)) = placing.tables.get_mut(table) {
+                folder.numbers.take(*generation);
+            }
+        }
+        placing.state.tenancies = placing.tenancies_that_count(&schema, &listed.state, shards);
+        let keeps_files = placing.gone.is_empty() && placing.aside.is_empty();
+        let parts = placing.state.parts(&placing.placement, shards);
+        let epoch = listed.go_on_with(&config.manifest_dir, &parts, keeps_files).await?;
+        // Only now that no log lists them as being there.
+        for (directory, descriptor) in &placing.gone {
+            sstable::remove(directory, *descriptor).await.map_err(to_storage_error)?;
+        }
+        for (directory, descriptor) in &placing.aside {
+            quarantine(directory, *descriptor).await?;
+        }
+        remove_leftovers(config, &schema, &agreed.changes).await?;
+        Ok(Opened { changes: Rc::new(agreed.changes.clone()), epoch, tables: placing.tables })
+    })
 }
 
 /// Shard 0's sorting of table files.

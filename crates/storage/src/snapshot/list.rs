@@ -1,5 +1,6 @@
 //! Finds the snapshots there are, measures them, and clears them.
 
+use reactor::{Cold, cold};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -64,24 +65,29 @@ impl Storage {
     ///
     /// # Errors
     /// Those of listing folders.
-    pub async fn snapshots(&self, of: &SnapshotsOf) -> Result<Vec<SnapshotInfo>, StorageError> {
-        let data = self.0.config.data_dir.clone();
-        let mut found = Vec::new();
-        for keyspace in entries(&data).await?.into_iter().filter(|entry| entry.is_dir) {
-            let path = data.join(&keyspace.name);
-            for folder in entries(&path).await?.into_iter().filter(|entry| entry.is_dir) {
-                // `<name>-<id>`; a name has no hyphen, an id neither.
-                let table = folder.name.split('-').next().unwrap_or_default().to_owned();
-                let table_directory = path.join(&folder.name);
-                for tag in entries(&table_directory.join(DIRECTORY)).await?.into_iter().filter(|e| e.is_dir) {
-                    if of.takes(&keyspace.name, &table, &tag.name) {
-                        found.push(measure(&keyspace.name, &table, &tag.name, &table_directory).await?);
+    #[inline(never)]
+    pub fn snapshots<'a>(&'a self, of: &'a SnapshotsOf) -> Cold<'a, Result<Vec<SnapshotInfo>, StorageError>> {
+        cold(async move {
+            let data = self.0.config.data_dir.clone();
+            let mut found = Vec::new();
+            for keyspace in entries(&data).await?.into_iter().filter(|entry| entry.is_dir) {
+                let path = data.join(&keyspace.name);
+                for folder in entries(&path).await?.into_iter().filter(|entry| entry.is_dir) {
+                    // `<name>-<id>`; a name has no hyphen, an id neither.
+                    let table = folder.name.split('-').next().unwrap_or_default().to_owned();
+                    let table_directory = path.join(&folder.name);
+                    for tag in
+                        entries(&table_directory.join(DIRECTORY)).await?.into_iter().filter(|e| e.is_dir)
+                    {
+                        if of.takes(&keyspace.name, &table, &tag.name) {
+                            found.push(measure(&keyspace.name, &table, &tag.name, &table_directory).await?);
+                        }
                     }
+                    reactor::maybe_yield().await;
                 }
-                reactor::maybe_yield().await;
             }
-        }
-        Ok(found)
+            Ok(found)
+        })
     }
 
     /// Removes snapshots and returns how many there were.

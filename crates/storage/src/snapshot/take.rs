@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use model::{Table, TableId};
-use reactor::{Group, mesh};
+use reactor::{Cold, Group, cold, mesh};
 use sstable::{Component, Descriptor};
 
 use super::manifest::Manifest;
@@ -27,47 +27,50 @@ impl Storage {
     /// # Errors
     /// [`StorageError::Snapshot`] for an invalid name, or one that a table already has a snapshot of; file
     /// errors, after which the links are removed again.
-    pub async fn take_snapshot(&self, request: &SnapshotRequest) -> Result<(), StorageError> {
-        let refused = |reason: String| StorageError::Snapshot { tag: request.tag.clone(), reason };
-        if !is_tag(&request.tag) {
-            return Err(refused("a snapshot's name is that of one folder".to_owned()));
-        }
-        let mut tables = Vec::new();
-        for id in &request.tables {
-            let store = self.table_store(*id)?;
-            let path = directory(&store.directory, &request.tag);
-            if reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))? {
-                let table = store.table();
-                return Err(refused(format!(
-                    "Snapshot {} already exists in {}.{}.",
-                    request.tag,
-                    table.keyspace(),
-                    table.name()
-                )));
+    #[inline(never)]
+    pub fn take_snapshot<'a>(&'a self, request: &'a SnapshotRequest) -> Cold<'a, Result<(), StorageError>> {
+        cold(async move {
+            let refused = |reason: String| StorageError::Snapshot { tag: request.tag.clone(), reason };
+            if !is_tag(&request.tag) {
+                return Err(refused("a snapshot's name is that of one folder".to_owned()));
             }
-            tables.push((store.table(), path));
-        }
-        if !request.skip_flush {
-            self.flush_everywhere(&request.tables).await?;
-        }
-        let mut taken = Ok(());
-        for (table, path) in &tables {
-            taken = self.snapshot_table(table, path, request).await;
-            if taken.is_err() {
-                break;
+            let mut tables = Vec::new();
+            for id in &request.tables {
+                let store = self.table_store(*id)?;
+                let path = directory(&store.directory, &request.tag);
+                if reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))? {
+                    let table = store.table();
+                    return Err(refused(format!(
+                        "Snapshot {} already exists in {}.{}.",
+                        request.tag,
+                        table.keyspace(),
+                        table.name()
+                    )));
+                }
+                tables.push((store.table(), path));
             }
-        }
-        if let Err(error) = taken {
-            for (_, path) in &tables {
-                // Links that cannot be removed form a listed snapshot, which can be cleared.
-                let _ = reactor::file::remove_dir_all(path).await;
+            if !request.skip_flush {
+                self.flush_everywhere(&request.tables).await?;
             }
-            return Err(error);
-        }
-        if request.ttl.is_some() {
-            self.0.snapshots.expiring.notify_all();
-        }
-        Ok(())
+            let mut taken = Ok(());
+            for (table, path) in &tables {
+                taken = self.snapshot_table(table, path, request).await;
+                if taken.is_err() {
+                    break;
+                }
+            }
+            if let Err(error) = taken {
+                for (_, path) in &tables {
+                    // Links that cannot be removed form a listed snapshot, which can be cleared.
+                    let _ = reactor::file::remove_dir_all(path).await;
+                }
+                return Err(error);
+            }
+            if request.ttl.is_some() {
+                self.0.snapshots.expiring.notify_all();
+            }
+            Ok(())
+        })
     }
 
     async fn flush_everywhere(&self, tables: &[TableId]) -> Result<(), StorageError> {

@@ -1,5 +1,6 @@
 //! Opens table files for a tablet, and checks that they are of its table and its tokens.
 
+use reactor::{Cold, cold};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -35,13 +36,16 @@ pub(super) struct OpenFiles {
 ///
 /// # Errors
 /// Those of the file.
-pub(crate) async fn open(
-    directory: &Path,
+#[inline(never)]
+pub(crate) fn open<'a>(
+    directory: &'a Path,
     descriptor: Descriptor,
-    table: &Rc<Table>,
-    cache: &RowCache,
-) -> Result<Sstable, SstableError> {
-    Sstable::open_within(directory, descriptor, table, (cache.components(), cache.pages())).await
+    table: &'a Rc<Table>,
+    cache: &'a RowCache,
+) -> Cold<'a, Result<Sstable, SstableError>> {
+    cold(async move {
+        Sstable::open_within(directory, descriptor, table, (cache.components(), cache.pages())).await
+    })
 }
 
 impl OpenFiles {

@@ -14,6 +14,7 @@ use model::hex;
 use model::mutation::MutationView;
 use model::tablet::{TabletId, TabletMap};
 use reactor::Event;
+use reactor::{Cold, cold};
 use sstable::Descriptor;
 
 use super::opening::OpenFiles;
@@ -51,42 +52,45 @@ impl TableStore {
     ///
     /// # Errors
     /// Those of a file if the policy makes the start fail.
-    pub(crate) async fn open(
-        table: &Rc<Table>,
-        data: &Path,
+    #[inline(never)]
+    pub(crate) fn open<'a>(
+        table: &'a Rc<Table>,
+        data: &'a Path,
         place: (usize, usize),
-        keepers: Keepers<'_>,
-        (own, folder): (OwnTablets, &Folder),
-    ) -> Result<Self, StorageError> {
-        let store = Self {
-            table: RefCell::new(Rc::clone(table)),
-            durable: Cell::new(true),
-            tablets: RefCell::default(),
-            own: RefCell::new(own),
-            own_changes: Cell::new(0),
-            place,
-            numbers: NumberSource::new(folder.numbers.clone(), place),
-            changed: Event::new(),
-            directory: directory_of(data, table),
-        };
-        let mut of_tablets: BTreeMap<TabletId, (u64, Vec<Descriptor>)> = {
-            let own = store.own.borrow();
-            let here = own.iter().filter_map(|(id, _)| Some((id, own.owner(id, place.1)?)));
-            here.filter(|(_, own)| usize::from(own.shard) == place.0)
-                .map(|(id, own)| (id, (own.since, Vec::new())))
-                .collect()
-        };
-        for (descriptor, mark) in &folder.files {
-            let Some((since, files)) = of_tablets.get_mut(&mark.tablet) else { continue };
-            assert_eq!(mark.since, *since, "{descriptor} of tablet {:?} is of its tenancy", mark.tablet);
-            files.push(*descriptor);
-        }
-        for (id, (since, files)) in of_tablets {
-            let tablet = store.opened((id, since), &files, keepers, true).await?;
-            folder.unplaced.iter().for_each(|file| tablet.leave_out(file.left_out(&store.directory)));
-            store.insert(tablet);
-        }
-        Ok(store)
+        keepers: Keepers<'a>,
+        (own, folder): (OwnTablets, &'a Folder),
+    ) -> Cold<'a, Result<Self, StorageError>> {
+        cold(async move {
+            let store = Self {
+                table: RefCell::new(Rc::clone(table)),
+                durable: Cell::new(true),
+                tablets: RefCell::default(),
+                own: RefCell::new(own),
+                own_changes: Cell::new(0),
+                place,
+                numbers: NumberSource::new(folder.numbers.clone(), place),
+                changed: Event::new(),
+                directory: directory_of(data, table),
+            };
+            let mut of_tablets: BTreeMap<TabletId, (u64, Vec<Descriptor>)> = {
+                let own = store.own.borrow();
+                let here = own.iter().filter_map(|(id, _)| Some((id, own.owner(id, place.1)?)));
+                here.filter(|(_, own)| usize::from(own.shard) == place.0)
+                    .map(|(id, own)| (id, (own.since, Vec::new())))
+                    .collect()
+            };
+            for (descriptor, mark) in &folder.files {
+                let Some((since, files)) = of_tablets.get_mut(&mark.tablet) else { continue };
+                assert_eq!(mark.since, *since, "{descriptor} of tablet {:?} is of its tenancy", mark.tablet);
+                files.push(*descriptor);
+            }
+            for (id, (since, files)) in of_tablets {
+                let tablet = store.opened((id, since), &files, keepers, true).await?;
+                folder.unplaced.iter().for_each(|file| tablet.leave_out(file.left_out(&store.directory)));
+                store.insert(tablet);
+            }
+            Ok(store)
+        })
     }
 
     /// A tablet with its open files, which is not in the set yet.

@@ -18,6 +18,7 @@ mod folder;
 mod rows;
 mod schema;
 
+use reactor::{Cold, cold};
 use std::path::{Path, PathBuf};
 
 use model::schema::{Schema, SchemaChange};
@@ -53,48 +54,51 @@ fn refused(path: &Path, reason: impl Into<String>) -> StorageError {
 /// # Errors
 /// [`StorageError::Import`] for anything that cannot be taken over, naming the file and the table; nothing
 /// has changed then.
-pub(crate) async fn prepare(config: &StorageConfig, shards: usize) -> Result<(), StorageError> {
-    let log = schema_log::path(&config.schema_dir);
-    if reactor::file::exists(&log).await.map_err(StorageError::of("look for", &log))? {
-        return Ok(());
-    }
-    let Some(described) = rows::read(&config.data_dir).await? else { return Ok(()) };
-    reactor::info!("the data directory is an Apache Cassandra node's and is taken over";
-        directory = config.data_dir.display());
-    let changes = schema::changes(&described, shards, &config.data_dir)?;
-    let mut schema = Schema::empty();
-    for change in &changes {
-        schema.apply(change)?;
-    }
-    commitlog::check(config, &schema).await?;
-    let folders = folder::folders_of(&config.data_dir, &schema).await?;
-    let (mut all, mut largest) = (0, 0);
-    for table in schema.tables() {
-        let Some(own) = folders.get(&table.id()) else { continue };
-        for directory in own {
-            let staged = Staged::of(directory, &folder::sets(directory).await?).await?;
-            let looked = staged.look(table).await;
-            staged.remove().await?;
-            let (bytes, most) = looked?;
-            all += bytes;
-            largest = most.max(largest);
+#[inline(never)]
+pub(crate) fn prepare<'a>(config: &'a StorageConfig, shards: usize) -> Cold<'a, Result<(), StorageError>> {
+    cold(async move {
+        let log = schema_log::path(&config.schema_dir);
+        if reactor::file::exists(&log).await.map_err(StorageError::of("look for", &log))? {
+            return Ok(());
         }
-    }
-    let free = reactor::file::available_space(&config.data_dir).await;
-    check_room(
-        &config.data_dir,
-        if config.takeover_keeps_files { all } else { largest },
-        free.map_err(StorageError::of("look at the free space of", &config.data_dir))?,
-    )?;
-    crate::directory::ensure(&config.schema_dir).await?;
-    let mut left: Vec<PathBuf> = folders.into_values().flatten().collect();
-    left.sort();
-    write_list(config, &left).await?;
-    let bytes = schema_log::encode_unlisted(&changes);
-    reactor::file::write_all_atomic(&log, &bytes).await.map_err(StorageError::of("write", &log))?;
-    let tables = changes.iter().filter(|change| matches!(change, SchemaChange::CreateTable(_))).count();
-    reactor::info!("the schema is taken over"; tables = tables);
-    Ok(())
+        let Some(described) = rows::read(&config.data_dir).await? else { return Ok(()) };
+        reactor::info!("the data directory is an Apache Cassandra node's and is taken over";
+        directory = config.data_dir.display());
+        let changes = schema::changes(&described, shards, &config.data_dir)?;
+        let mut schema = Schema::empty();
+        for change in &changes {
+            schema.apply(change)?;
+        }
+        commitlog::check(config, &schema).await?;
+        let folders = folder::folders_of(&config.data_dir, &schema).await?;
+        let (mut all, mut largest) = (0, 0);
+        for table in schema.tables() {
+            let Some(own) = folders.get(&table.id()) else { continue };
+            for directory in own {
+                let staged = Staged::of(directory, &folder::sets(directory).await?).await?;
+                let looked = staged.look(table).await;
+                staged.remove().await?;
+                let (bytes, most) = looked?;
+                all += bytes;
+                largest = most.max(largest);
+            }
+        }
+        let free = reactor::file::available_space(&config.data_dir).await;
+        check_room(
+            &config.data_dir,
+            if config.takeover_keeps_files { all } else { largest },
+            free.map_err(StorageError::of("look at the free space of", &config.data_dir))?,
+        )?;
+        crate::directory::ensure(&config.schema_dir).await?;
+        let mut left: Vec<PathBuf> = folders.into_values().flatten().collect();
+        left.sort();
+        write_list(config, &left).await?;
+        let bytes = schema_log::encode_unlisted(&changes);
+        reactor::file::write_all_atomic(&log, &bytes).await.map_err(StorageError::of("write", &log))?;
+        let tables = changes.iter().filter(|change| matches!(change, SchemaChange::CreateTable(_))).count();
+        reactor::info!("the schema is taken over"; tables = tables);
+        Ok(())
+    })
 }
 
 /// Refuses if there is no room for the new files beside the old ones; both would stay.
@@ -141,40 +145,43 @@ impl Storage {
     ///
     /// # Errors
     /// Those of the import; tables that were taken in stay, and the next start continues.
-    pub(crate) async fn finish_takeover(&self) -> Result<(), StorageError> {
-        let config = &self.0.config;
-        let Some(mut left) = read_list(config).await? else { return Ok(()) };
-        while let Some(directory) = left.first().cloned() {
-            if let Some(table) = folder::table_id(&directory).filter(|id| self.table_store(*id).is_ok()) {
-                let keeps = config.takeover_keeps_files;
-                let sets = if keeps {
-                    folder::sets(&directory).await?
-                } else {
-                    folder::sets_left(&directory).await?
-                };
-                let mut partitions = 0;
-                // If files are removed, one at a time, so that no more space is taken than the largest needs.
-                for some in sets.chunks(if keeps { FILES_AT_ONCE } else { 1 }) {
-                    let staged = Staged::of(&directory, some).await?;
-                    let from = ImportSource { directory: Some(staged.directory.clone()), keep: true };
-                    let taken = self.take_in(table, &from).await;
-                    staged.remove().await?;
-                    partitions += taken?.partitions;
-                    if !keeps {
-                        folder::remove(&directory, some).await?;
+    #[inline(never)]
+    pub(crate) fn finish_takeover<'a>(&'a self) -> Cold<'a, Result<(), StorageError>> {
+        cold(async move {
+            let config = &self.0.config;
+            let Some(mut left) = read_list(config).await? else { return Ok(()) };
+            while let Some(directory) = left.first().cloned() {
+                if let Some(table) = folder::table_id(&directory).filter(|id| self.table_store(*id).is_ok()) {
+                    let keeps = config.takeover_keeps_files;
+                    let sets = if keeps {
+                        folder::sets(&directory).await?
+                    } else {
+                        folder::sets_left(&directory).await?
+                    };
+                    let mut partitions = 0;
+                    // If files are removed, one at a time, so that no more space is taken than the largest needs.
+                    for some in sets.chunks(if keeps { FILES_AT_ONCE } else { 1 }) {
+                        let staged = Staged::of(&directory, some).await?;
+                        let from = ImportSource { directory: Some(staged.directory.clone()), keep: true };
+                        let taken = self.take_in(table, &from).await;
+                        staged.remove().await?;
+                        partitions += taken?.partitions;
+                        if !keeps {
+                            folder::remove(&directory, some).await?;
+                        }
                     }
-                }
-                reactor::info!("a table of Cassandra's is taken over";
+                    reactor::info!("a table of Cassandra's is taken over";
                     directory = directory.display(), files = sets.len(), partitions = partitions, tables_left = left.len() - 1);
+                }
+                left.remove(0);
+                write_list(config, &left).await?;
             }
-            left.remove(0);
-            write_list(config, &left).await?;
-        }
-        let path = config.schema_dir.join(LIST);
-        reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
-        reactor::info!("Cassandra's data is taken over";
+            let path = config.schema_dir.join(LIST);
+            reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
+            reactor::info!("Cassandra's data is taken over";
             directory = config.data_dir.display(), its_files_are_kept = config.takeover_keeps_files);
-        Ok(())
+            Ok(())
+        })
     }
 }
 
