@@ -129,7 +129,7 @@ impl Engine {
             clients: RefCell::default(),
             executed: Default::default(),
             ambient: Ambient::new(),
-            loads: Loads::default(),
+            loads: Loads::new(),
             running: Running::default(),
             long_texts: Semaphore::new(1),
             scratches: RefCell::new(Vec::new()),

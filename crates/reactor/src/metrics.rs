@@ -4,6 +4,7 @@
 //! same again returns the same metric. The publisher collects every shard's samples and adds or labels them.
 
 mod own;
+mod sampled;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::shard;
+pub use sampled::Sampled;
 
 /// Sub-buckets per power of two: 16, so a bucket's width is at most 1/16 of its value.
 const SUB_BITS: u32 = 4;
@@ -102,10 +104,15 @@ fn bucket_end(bucket: usize) -> u64 {
 impl Histogram {
     /// Counts one value.
     pub fn record(&self, value: u64) {
+        self.record_many(value, 1);
+    }
+
+    /// Counts a value so many times.
+    pub fn record_many(&self, value: u64, times: u64) {
         let bucket = &self.buckets[bucket_of(value)];
-        bucket.set(bucket.get() + 1);
-        self.sum.set(self.sum.get().wrapping_add(value));
-        self.count.set(self.count.get() + 1);
+        bucket.set(bucket.get() + times);
+        self.sum.set(self.sum.get().wrapping_add(value.wrapping_mul(times)));
+        self.count.set(self.count.get() + times);
     }
 
     /// The counts so far.

@@ -14,6 +14,7 @@ mod events;
 mod framing;
 mod handshakes;
 pub mod inproc;
+mod latency;
 mod limits;
 mod listener;
 #[cfg(test)]
@@ -40,6 +41,7 @@ use auth::{AllowAll, Authenticator};
 use connection::Connection;
 use framing::Codecs;
 use handshakes::Handshakes;
+use latency::Latency;
 use limits::ShardLimits;
 use listener::NodeConnections;
 pub use listener::OpenListener;
@@ -88,6 +90,7 @@ pub struct Native {
     pooled_bytes: Cell<usize>,
     pooled_max: usize,
     served: Rc<Counter>,
+    latency: Latency,
     errors: error::Counters,
     open: Rc<Gauge>,
 }
@@ -106,6 +109,7 @@ impl Native {
     pub fn new(config: &Config, engine: Engine) -> Rc<Self> {
         let room = engine.answers();
         let pooled_max = (room.bytes_max() / POOLED_PART).min(POOLED_BYTES_MAX);
+        let served = metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]);
         let native = Rc::new(Self {
             engine,
             config: NativeConfig {
@@ -128,7 +132,8 @@ impl Native {
             buffers: RefCell::default(),
             pooled_bytes: Cell::new(0),
             pooled_max,
-            served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
+            latency: Latency::new(&served),
+            served,
             errors: error::Counters::new(),
             open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
         });
@@ -295,6 +300,12 @@ impl Native {
         if let Err(error) = result {
             self.errors.count(error);
         }
+    }
+
+    /// Adds requests that were not measured to the histograms of latency. Call before the metrics are read.
+    pub(crate) async fn settle_latencies(&self) {
+        self.latency.settle();
+        self.engine.settle_latencies().await;
     }
 
     /// An empty buffer, from the pool if it has one.

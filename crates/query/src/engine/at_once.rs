@@ -185,7 +185,10 @@ impl Engine {
                 });
                 Ok(AtOnce::Done)
             }
-            Ok(Point::Left(left)) => Ok(AtOnce::Left(left)),
+            Ok(Point::Left(left)) => {
+                load.reads.not_begun(began);
+                Ok(AtOnce::Left(left))
+            }
             Err(error) => {
                 out.body.truncate(start);
                 Err(error)

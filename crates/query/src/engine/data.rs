@@ -17,6 +17,7 @@ use super::{Engine, VIRTUAL_PREFIX};
 use crate::QueryError;
 use crate::execute::consistency;
 use crate::execute::counter::Totals;
+use crate::load::cas_ended;
 
 /// A mutation beyond this has its deadline from the clock itself: making it may have taken a good part of its
 /// time.
@@ -143,6 +144,7 @@ impl Engine {
         let load = self.load_of(table);
         let requests = load.requests(&command.range);
         let began = requests.begin();
+        let serial = matches!(level, Consistency::Serial | Consistency::LocalSerial).then(reactor::now);
         let read = if table.is_counter() {
             // Rare: boxed, so that other reads do not carry its space.
             Box::pin(self.read_counters(command, limits, level, deadline, consumer)).await
@@ -150,6 +152,9 @@ impl Engine {
             reactor::in_place!(self.0.replicator.read(command, limits, level, deadline, consumer))
         };
         requests.end(began);
+        if let Some(serial) = serial {
+            cas_ended(false, serial);
+        }
         read.map_err(|error| consistency::read_error(error, level))
     }
 

@@ -33,6 +33,7 @@ use super::updates::{self, Moment, Updates};
 use super::write_guard;
 use super::{Part, Request, consistency, routing};
 use crate::engine::Engine;
+use crate::load::cas_ended;
 use crate::{QueryError, Response};
 
 /// Executes one conditional modification and appends its rows.
@@ -287,8 +288,10 @@ impl<'a> Cas<'a> {
         let write = timeout.unwrap_or(contention + config.write_timeout);
         let deadlines =
             CasDeadlines { contention: Deadline::after(contention), write: Deadline::after(write) };
-        let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadlines);
-        let outcome = match cas.await {
+        let began = reactor::now();
+        let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadlines).await;
+        cas_ended(true, began);
+        let outcome = match cas {
             Ok(CasOutcome::Applied) => None,
             Ok(CasOutcome::Rejected(current)) => Some(current),
             Err(CasError::Request(error)) => return Err(error),

@@ -76,6 +76,8 @@ impl Reader<'_> {
                 self.engine.replicator().note_read(&command.table, &key.key);
             }
             self.went_past(command, before, rows)?;
+        } else {
+            load.reads.not_begun(began);
         }
         Ok(read)
     }
