@@ -145,7 +145,7 @@ pub(super) async fn samples() -> Result<Vec<Vec<Sample>>, ApiError> {
                 if let Some(shard) = reactor::local::<Shard>() {
                     shard.native.settle_latencies().await;
                 }
-                let mut samples = reactor::metrics::snapshot();
+                let mut samples = reactor::metrics::collect().await;
                 if let Some(shard) = reactor::local::<Shard>() {
                     samples.extend(super::storage_samples::of(&shard).await);
                 }

@@ -121,6 +121,7 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
             labels(),
             gauge(report.tablets as u64),
         );
+        reactor::maybe_yield().await;
     }
     samples
 }
