@@ -14,6 +14,7 @@ mod events;
 mod framing;
 mod handshakes;
 pub mod inproc;
+mod kinds;
 mod latency;
 mod limits;
 mod listener;
@@ -41,6 +42,7 @@ use auth::{AllowAll, Authenticator};
 use connection::Connection;
 use framing::Codecs;
 use handshakes::Handshakes;
+use kinds::Kinds;
 use latency::Latency;
 use limits::ShardLimits;
 use listener::NodeConnections;
@@ -91,6 +93,7 @@ pub struct Native {
     pooled_max: usize,
     served: Rc<Counter>,
     latency: Latency,
+    kinds: Kinds,
     errors: error::Counters,
     open: Rc<Gauge>,
 }
@@ -133,6 +136,7 @@ impl Native {
             pooled_bytes: Cell::new(0),
             pooled_max,
             latency: Latency::new(&served),
+            kinds: Kinds::new(),
             served,
             errors: error::Counters::new(),
             open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
@@ -302,10 +306,11 @@ impl Native {
         }
     }
 
-    /// Adds requests that were not measured to the histograms of latency. Call before the metrics are read.
-    pub(crate) async fn settle_latencies(&self) {
+    /// Brings this shard's metrics up to date. Call before the metrics are read.
+    pub(crate) async fn settle_metrics(&self) {
         self.latency.settle();
-        self.engine.settle_latencies().await;
+        self.kinds.settle(self.served.get());
+        self.engine.settle_metrics().await;
     }
 
     /// An empty buffer, from the pool if it has one.

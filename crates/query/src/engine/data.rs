@@ -17,7 +17,6 @@ use super::{Engine, VIRTUAL_PREFIX};
 use crate::QueryError;
 use crate::execute::consistency;
 use crate::execute::counter::Totals;
-use crate::load::cas_ended;
 
 /// A mutation beyond this has its deadline from the clock itself: making it may have taken a good part of its
 /// time.
@@ -153,7 +152,7 @@ impl Engine {
         };
         requests.end(began);
         if let Some(serial) = serial {
-            cas_ended(false, serial);
+            self.loads().cas_read_ended(serial);
         }
         read.map_err(|error| consistency::read_error(error, level))
     }

@@ -33,7 +33,6 @@ use super::updates::{self, Moment, Updates};
 use super::write_guard;
 use super::{Part, Request, consistency, routing};
 use crate::engine::Engine;
-use crate::load::cas_ended;
 use crate::{QueryError, Response};
 
 /// Executes one conditional modification and appends its rows.
@@ -290,10 +289,13 @@ impl<'a> Cas<'a> {
             CasDeadlines { contention: Deadline::after(contention), write: Deadline::after(write) };
         let began = reactor::now();
         let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadlines).await;
-        cas_ended(true, began);
+        engine.loads().cas_write_ended(began);
         let outcome = match cas {
             Ok(CasOutcome::Applied) => None,
-            Ok(CasOutcome::Rejected(current)) => Some(current),
+            Ok(CasOutcome::Rejected(current)) => {
+                engine.statements().condition_not_met();
+                Some(current)
+            }
             Err(CasError::Request(error)) => return Err(error),
             Err(CasError::Replication(error)) => {
                 // The level that was not reached: the commit's, once the write is decided.

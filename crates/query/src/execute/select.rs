@@ -172,6 +172,7 @@ pub async fn execute(
         trace.tombstones += rows.tombstones.told;
     }
     drop(rows);
+    engine.statements().rows_read(count);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())
 }

@@ -52,14 +52,6 @@ fn histogram((name, help): Latency) -> Rc<Histogram> {
     metrics::histogram(name, help, &[])
 }
 
-/// Records a serial read, or a conditional write, that began at `began`. They take milliseconds, so that a
-/// look-up by name is not felt.
-pub(crate) fn cas_ended(writes: bool, began: Instant) {
-    let took = reactor::now().since(began).as_micros();
-    let latency = if writes { CAS_WRITE_LATENCY } else { CAS_READ_LATENCY };
-    histogram(latency).record(u64::try_from(took).unwrap_or(u64::MAX));
-}
-
 /// Request statistics of one table.
 #[derive(Debug)]
 pub(crate) struct TableLoad {
@@ -346,19 +338,34 @@ impl Batches {
 }
 
 /// Request statistics of a shard's tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Loads {
     tables: RefCell<HashMap<TableId, Rc<TableLoad>, foldhash::fast::FixedState>>,
     pub(crate) batches: Batches,
+    cas_reads: Rc<Histogram>,
+    cas_writes: Rc<Histogram>,
 }
 
 impl Loads {
     /// No requests so far. The histograms are registered, since they are published without a request too.
     pub(crate) fn new() -> Self {
-        LATENCIES.into_iter().chain([CAS_READ_LATENCY, CAS_WRITE_LATENCY]).for_each(|latency| {
-            histogram(latency);
-        });
-        Self::default()
+        LATENCIES.into_iter().for_each(|latency| drop(histogram(latency)));
+        Self {
+            tables: RefCell::default(),
+            batches: Batches::default(),
+            cas_reads: histogram(CAS_READ_LATENCY),
+            cas_writes: histogram(CAS_WRITE_LATENCY),
+        }
+    }
+
+    /// Records a serial read that began at `began`.
+    pub(crate) fn cas_read_ended(&self, began: Instant) {
+        self.cas_reads.record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Records a conditional write that began at `began`.
+    pub(crate) fn cas_write_ended(&self, began: Instant) {
+        self.cas_writes.record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
     }
 }
 
@@ -376,9 +383,10 @@ impl Engine {
         Rc::clone(tables.entry(table.id()).or_default())
     }
 
-    /// Adds the requests that were not measured to the histograms of latency. There may be thousands of
+    /// Brings the metrics up to date, latencies with the requests that were not measured. There may be thousands of
     /// tables, so other tasks run in between. Call before the metrics are read.
-    pub async fn settle_latencies(&self) {
+    pub async fn settle_metrics(&self) {
+        self.settle_statements();
         for (_, load) in self.each_load() {
             [&load.reads, &load.scans, &load.writes].into_iter().for_each(Requests::settle);
             reactor::maybe_yield().await;

@@ -143,7 +143,7 @@ pub(super) async fn samples() -> Result<Vec<Vec<Sample>>, ApiError> {
         .map(|shard| {
             mesh::call(shard, Group::ADMIN, || async {
                 if let Some(shard) = reactor::local::<Shard>() {
-                    shard.native.settle_latencies().await;
+                    shard.native.settle_metrics().await;
                 }
                 let mut samples = reactor::metrics::collect().await;
                 if let Some(shard) = reactor::local::<Shard>() {

@@ -264,6 +264,7 @@ async fn execute(
         trace.reads(reads.take());
     }
     native.count(&result);
+    native.kinds.count(header.opcode);
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);
     }
