@@ -88,7 +88,8 @@ class Administration(unittest.TestCase):
             ("/nothing/here", "GET", 404),
             ("/storage_service/keyspace_flush/nobody", "POST", 400),
             ("/storage_service/keyspace_flush/a?cf=nobody", "POST", 400),
-            ("/storage_service/keyspace_flush/a", "GET", 400),
+            ("/storage_service/keyspace_flush/a", "GET", 405),
+            ("/storage_service/keyspaces", "DELETE", 405),
             ("/storage_service/keyspace_scrub/a?scrub_mode=hard", "POST", 400),
             ("/storage_service/keyspace_scrub/a?quarantine_mode=some", "POST", 400),
             ("/storage_service/keyspace_compaction/a?flush_memtables=perhaps", "POST", 400),
@@ -107,6 +108,10 @@ class Administration(unittest.TestCase):
                 status, said = ask(path, method)
                 self.assertEqual((status, said["code"]), (code, code), said)
                 self.assertTrue(said["message"])
+        request = urllib.request.Request(f"http://{native.HOST}:{API}/storage_service/keyspaces", method="PUT")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=60)
+        self.assertEqual((refused.exception.code, refused.exception.headers["Allow"]), (405, "GET,HEAD"))
 
     def test_background_work_is_asked_for_and_looked_at(self):
         number = ask("/storage_service/repair_async/a?columnFamilies=t", "POST")[1]
@@ -302,6 +307,7 @@ class Administration(unittest.TestCase):
         done = subprocess.run([BINARY, "ctl", "-p", "1", "status"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 1)
         self.assertIn("Failed to connect to '127.0.0.1:1'", done.stderr)
+        self.assertIn("--api-port", done.stderr)
 
     def test_a_port_in_use_is_named_with_its_key(self):
         other = self.node.work / "other"
