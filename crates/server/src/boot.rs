@@ -8,6 +8,7 @@
 //! process with exit code 1 and one line of advice.
 
 mod advice;
+mod announcement;
 mod disks;
 mod lock;
 mod memory;
@@ -223,14 +224,16 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
     // It ends with the process.
     let returner = std::thread::Builder::new().name("ceto-pages".to_owned());
     returner.spawn(pages.returner).map_err(BootError::Pages)?;
+    let file = options.config.clone();
     let running = reactor::start(reactor_config, move |shard: ShardInfo| {
+        let file = file.clone();
         let (config, failed, administered) = (config.clone(), failed.clone(), administered.clone());
         let attach = attach.clone();
         async move {
             attach.shard(shard);
             reactor::set_local(Rc::new(pages));
             if shard.id == 0
-                && let Err(error) = lead(config, shard, probes, administered).await
+                && let Err(error) = lead(config, file, shard, probes, administered).await
             {
                 // The receiver outlives every shard.
                 let _ = failed.send(error.to_string());
@@ -245,13 +248,17 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
     joined?;
     match failure.try_recv() {
         Ok(message) => Err(message.into()),
-        Err(_) => Ok(()),
+        Err(_) => {
+            reactor::info!("stopped");
+            Ok(())
+        }
     }
 }
 
 /// The work of shard 0: opens every shard, serves, and closes every shard.
 async fn lead(
     config: Config,
+    file: Option<PathBuf>,
     info: ShardInfo,
     probes: bool,
     administered: Sender<Admin>,
@@ -259,7 +266,9 @@ async fn lead(
     let started = reactor::now();
     // The lock is held until the process ends, so the next process finds the ports free.
     std::mem::forget(lock::take(&config.workdir).await?);
-    let (admin, attach) = Ports::bind(&config)?.serve().map_err(BootError::Administration)?;
+    let ports = Ports::bind(&config)?;
+    announcement::announce(&config, file.as_deref(), info.count, ports.addresses());
+    let (admin, attach) = ports.serve().map_err(BootError::Administration)?;
     // The receiver outlives every shard.
     let _ = administered.send(admin);
     reactor::spawn(Group::ADMIN, attach.calls().serve()).detach();
@@ -342,9 +351,10 @@ async fn serve(
     node::tell_others();
     let elapsed_ms = started.elapsed().as_millis();
     println!(
-        "ceto ready on {} with {} shard(s) after {elapsed_ms} ms",
+        "ceto ready on {} with {} shard(s) after {elapsed_ms} ms, {}",
         addresses.join(" and "),
-        reactor::shard_count()
+        reactor::shard_count(),
+        reactor::log::Timestamp(reactor::wall_clock_us())
     );
     println!("connect with: cqlsh {} {}", config.rpc_address, config.native_port);
     if probes {

@@ -12,7 +12,7 @@ use crate::config::{Config, ConfigError, Driver, Port, parse_address, parse_seed
 #[derive(Debug, Parser)]
 #[command(
     name = "ceto",
-    version,
+    version = crate::version::TEXT,
     about = "A shard-per-core, Cassandra-compatible wide-column database",
     arg_required_else_help = true
 )]
