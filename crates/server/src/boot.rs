@@ -182,10 +182,13 @@ pub fn main(options: &ServerOptions, pages: Pages) -> ExitCode {
 fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::Error>> {
     // Signals are taken first: an earlier one would end the process without a line in the log.
     let taken = signals::take()?;
-    let (config, warnings) = options.configuration()?;
+    let (config, remarks) = options.configuration()?;
     reactor::log::set_level(config.log_level);
-    for warning in warnings {
+    for warning in remarks.warnings {
         reactor::warn!("{warning}");
+    }
+    if let Some(keys) = remarks.without_effect {
+        reactor::info!("{keys}");
     }
     let shares_processors = config.developer_mode || config.overprovisioned;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
