@@ -3,6 +3,7 @@
 //! A statement counts once, on its coordinator, when its execution begins; one that is refused before, for a
 //! wrong value for instance, may not count. A statement of a batch counts as the batch's only.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use reactor::metrics::{self, Counter, Gauge};
@@ -18,9 +19,20 @@ use crate::prepared_cache::PreparedCache;
 /// Counters of statements without a condition, and with one.
 type ByCondition = [Rc<Counter>; 2];
 
+/// Counts of statements of one row that were carried out at once and are not in the counters yet: the many
+/// prepared requests pay an addition for each.
+#[derive(Debug, Default)]
+struct AtOnce {
+    reads: Cell<u64>,
+    rows: Cell<u64>,
+    /// By [`StatementKind`].
+    writes: [Cell<u64>; 4],
+}
+
 /// One shard's counters.
 #[derive(Debug)]
 pub(crate) struct Statements {
+    at_once: AtOnce,
     reads: Rc<Counter>,
     inserts: ByCondition,
     updates: ByCondition,
@@ -52,6 +64,7 @@ impl Statements {
         };
         let gauge = |name: &str, help: &str| metrics::gauge(&format!("scylla_{name}"), help, &[]);
         Self {
+            at_once: AtOnce::default(),
             reads: counter("cql_reads", "SELECT statements, each page of one."),
             inserts: by_condition("inserts", "INSERT statements outside of batches."),
             updates: by_condition("updates", "UPDATE statements outside of batches."),
@@ -85,8 +98,9 @@ impl Statements {
     /// Counts a read of one row that was answered at once.
     #[inline]
     pub(crate) fn point_read(&self, plan: &SelectPlan, parameters: &QueryParameters<'_>, rows: usize) {
-        self.reads.inc();
-        self.rows_read.add(rows as u64);
+        let AtOnce { reads, rows: all, .. } = &self.at_once;
+        reads.set(reads.get() + 1);
+        all.set(all.get() + rows as u64);
         if parameters.page_size.is_none() || plan.bypass_cache {
             self.look(plan, parameters);
         }
@@ -95,7 +109,8 @@ impl Statements {
     /// Counts a write of one row that began at once, without a condition.
     #[inline]
     pub(crate) fn point_write(&self, plan: &ModifyPlan) {
-        self.of_kind(plan.kind)[0].inc();
+        let writes = &self.at_once.writes[plan.kind as usize];
+        writes.set(writes.get() + 1);
     }
 
     /// Counts a statement that is about to run; batches are counted by [`Self::batch`].
@@ -110,6 +125,7 @@ impl Statements {
         }
     }
 
+    #[cold]
     fn look(&self, plan: &SelectPlan, parameters: &QueryParameters<'_>) {
         for (holds, counter) in [
             (parameters.page_size.is_none(), &self.unpaged),
@@ -121,7 +137,6 @@ impl Statements {
         }
     }
 
-    #[inline]
     fn of_kind(&self, kind: StatementKind) -> &ByCondition {
         match kind {
             StatementKind::Insert => &self.inserts,
@@ -166,6 +181,11 @@ impl Statements {
     pub(crate) fn settle(&self, queries: u64, cache: &PreparedCache) {
         let to = |counter: &Counter, count: u64| counter.add(count.saturating_sub(counter.get()));
         to(&self.queries, queries);
+        self.reads.add(self.at_once.reads.take());
+        self.rows_read.add(self.at_once.rows.take());
+        for kind in [StatementKind::Insert, StatementKind::Update, StatementKind::Delete] {
+            self.of_kind(kind)[0].add(self.at_once.writes[kind as usize].take());
+        }
         to(&self.evictions, cache.evicted());
         self.cached.set(cache.len() as i64);
         self.cached_bytes.set(cache.bytes() as i64);

@@ -108,7 +108,7 @@ pub(super) fn answer_at_once(
         write_result(session, header, result, &response);
         latency.end(began);
     } else {
-        latency.not_begun();
+        latency.not_begun(began);
     }
     session.native.give_buffer(response.body);
     answered.map(drop)
@@ -124,7 +124,7 @@ fn begin_write(
     admit: impl FnOnce() -> Option<Option<Held>>,
 ) -> Result<(), Left> {
     let Some(held) = admit() else {
-        session.native.latency.not_begun();
+        session.native.latency.not_begun(began);
         return Err(Left::Untried);
     };
     let client = session.client.borrow();
@@ -141,7 +141,7 @@ fn begin_write(
         }
         Ok(AtOnce::Left(left)) => {
             timed.not_begun();
-            session.native.latency.not_begun();
+            session.native.latency.not_begun(began);
             return Err(left);
         }
         Ok(AtOnce::Done) => Ok(()),
