@@ -204,7 +204,8 @@ impl Engine {
     /// Publishes figures that are kept for other purposes too.
     pub(crate) fn settle_statements(&self) {
         let (by_id, as_text) = self.executed();
-        self.0.statements.settle(by_id + as_text, &self.0.prepared);
+        let cache = &self.0.prepared;
+        self.0.statements.settle(by_id + as_text, (cache.evicted(), cache.len(), cache.bytes()));
     }
 
     /// Counts of statements.
@@ -405,7 +406,7 @@ impl Engine {
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
-        self.0.statements.begin(prepared, parameters);
+        self.0.statements.begin(&prepared.plan, parameters);
         let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, left, out));
         if done.is_err() {
             out.body.truncate(start);

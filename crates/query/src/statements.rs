@@ -13,9 +13,6 @@ use statement::prepare::select::SelectPlan;
 use statement::restrictions::StatementKind;
 use wire::request::{BatchKind, QueryParameters};
 
-use crate::prepared::Prepared;
-use crate::prepared_cache::PreparedCache;
-
 /// Counters of statements without a condition, and with one.
 type ByCondition = [Rc<Counter>; 2];
 
@@ -114,8 +111,8 @@ impl Statements {
     }
 
     /// Counts a statement that is about to run; batches are counted by [`Self::batch`].
-    pub(crate) fn begin(&self, prepared: &Prepared, parameters: &QueryParameters<'_>) {
-        match &prepared.plan {
+    pub(crate) fn begin(&self, plan: &Plan, parameters: &QueryParameters<'_>) {
+        match plan {
             Plan::Select(plan) => {
                 self.reads.inc();
                 self.look(plan, parameters);
@@ -145,10 +142,15 @@ impl Statements {
         }
     }
 
-    /// Counts a batch of so many statements.
-    pub(crate) fn batch(&self, kind: BatchKind, conditional: bool, statements: usize) {
+    /// Counts a batch of these statements.
+    pub(crate) fn batch<'p>(
+        &self,
+        kind: BatchKind,
+        statements: impl Iterator<Item = &'p ModifyPlan> + Clone,
+    ) {
+        let conditional = statements.clone().any(|plan| plan.condition.is_some());
         self.batches[usize::from(conditional)].inc();
-        self.in_batches[usize::from(conditional)].add(statements as u64);
+        self.in_batches[usize::from(conditional)].add(statements.count() as u64);
         match kind {
             _ if conditional => {}
             BatchKind::Logged => self.logged.inc(),
@@ -157,9 +159,10 @@ impl Statements {
         }
     }
 
-    /// Counts rows of an answer.
-    pub(crate) fn rows_read(&self, rows: usize) {
+    /// Counts rows of an answer, and returns their number.
+    pub(crate) fn rows_read(&self, rows: usize) -> usize {
         self.rows_read.add(rows as u64);
+        rows
     }
 
     /// Counts tombstones that a read passed.
@@ -177,17 +180,18 @@ impl Statements {
         self.prepared.inc();
     }
 
-    /// Publishes figures that others keep.
-    pub(crate) fn settle(&self, queries: u64, cache: &PreparedCache) {
+    /// Publishes what was counted at once, and figures that others keep: statements executed; of the cache of
+    /// prepared ones the evictions, the number and the bytes.
+    pub(crate) fn settle(&self, queries: u64, (evicted, cached, cached_bytes): (u64, usize, usize)) {
         let to = |counter: &Counter, count: u64| counter.add(count.saturating_sub(counter.get()));
         to(&self.queries, queries);
+        to(&self.evictions, evicted);
+        self.cached.set(cached as i64);
+        self.cached_bytes.set(cached_bytes as i64);
         self.reads.add(self.at_once.reads.take());
         self.rows_read.add(self.at_once.rows.take());
         for kind in [StatementKind::Insert, StatementKind::Update, StatementKind::Delete] {
             self.of_kind(kind)[0].add(self.at_once.writes[kind as usize].take());
         }
-        to(&self.evictions, cache.evicted());
-        self.cached.set(cache.len() as i64);
-        self.cached_bytes.set(cache.bytes() as i64);
     }
 }

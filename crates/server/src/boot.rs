@@ -179,17 +179,32 @@ pub fn main(options: &ServerOptions, pages: Pages) -> ExitCode {
     }
 }
 
+/// What the configuration says of each shard.
+fn reactor_config(config: &Config) -> reactor::Config {
+    reactor::Config {
+        driver: match config.driver {
+            Driver::Auto => reactor::DriverChoice::Auto,
+            Driver::Uring => reactor::DriverChoice::Uring,
+            Driver::Poll => reactor::DriverChoice::Poll,
+        },
+        spin_us: config.spin_us,
+        name: "ceto".into(),
+        stalls: (!config.blocked_reactor_notify.is_zero()).then(|| StallDetector {
+            threshold: config.blocked_reactor_notify,
+            reports_per_minute: config.blocked_reactor_reports_per_minute,
+            inlined: memory::node_bytes(config.memory_bytes) >= INLINED_BYTES_MIN,
+            ..StallDetector::default()
+        }),
+        ..reactor::Config::default()
+    }
+}
+
 fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::Error>> {
     // Signals are taken first: an earlier one would end the process without a line in the log.
     let taken = signals::take()?;
     let (config, remarks) = options.configuration()?;
     reactor::log::set_level(config.log_level);
-    for warning in remarks.warnings {
-        reactor::warn!("{warning}");
-    }
-    if let Some(keys) = remarks.without_effect {
-        reactor::info!("{keys}");
-    }
+    announcement::tell(&remarks);
     let shares_processors = config.developer_mode || config.overprovisioned;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let shards = config.shards.unwrap_or(processors);
@@ -200,25 +215,9 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
     let disks = disks::configured(&config)?;
     let has_disks = disks.is_some();
     let probes = !has_disks && !config.developer_mode;
-    let reactor_config = reactor::Config {
-        shards,
-        driver: match config.driver {
-            Driver::Auto => reactor::DriverChoice::Auto,
-            Driver::Uring => reactor::DriverChoice::Uring,
-            Driver::Poll => reactor::DriverChoice::Poll,
-        },
-        pin: !shares_processors,
-        spin_us: config.spin_us,
-        name: "ceto".into(),
-        disks: disks.unwrap_or_default(),
-        stalls: (!config.blocked_reactor_notify.is_zero()).then(|| StallDetector {
-            threshold: config.blocked_reactor_notify,
-            reports_per_minute: config.blocked_reactor_reports_per_minute,
-            inlined: memory::node_bytes(config.memory_bytes) >= INLINED_BYTES_MIN,
-            ..StallDetector::default()
-        }),
-        ..reactor::Config::default()
-    };
+    let disks = disks.unwrap_or_default();
+    let reactor_config =
+        reactor::Config { shards, pin: !shares_processors, disks, ..reactor_config(&config) };
     // The error that ends the node, as text, for the exit code; and the administration thread, which ends
     // after all shards.
     let (failed, failure) = std::sync::mpsc::channel::<String>();

@@ -1,9 +1,9 @@
 //! The configuration: a YAML file with the keys of `cassandra.yaml` and `scylla.yaml`, overridden by the
 //! command line.
 //!
-//! A key has the meaning that it has in those files. Known keys that have no effect here are named in one line
-//! of the log; those that ask for something that the node does not do give a warning each. An unknown key, or an invalid value, stops the start with file, line and column and, for a key, the nearest
-//! known one.
+//! A key has the meaning that it has in those files. Known keys that have no effect here are named in one
+//! line of the log; those that ask for something that the node does not do give a warning each. An unknown
+//! key, or an invalid value, stops the start with file, line and column and, for a key, the nearest known one.
 
 mod admin;
 mod guardrails;
@@ -30,7 +30,7 @@ use reactor::log::Level;
 use storage::LargeLimits;
 pub(crate) use topology::parse_seeds;
 pub use topology::{InternodeCompression, Seed, Snitch, TopologyConfig};
-use value::{Document, Value};
+use value::{Document, Entry, Value};
 
 /// All settings of the process.
 #[derive(Debug, Clone, PartialEq)]
@@ -370,6 +370,11 @@ impl Written {
     }
 }
 
+fn bad_value(path: &Path, entry: &Entry, message: String) -> ConfigError {
+    let (line, column) = entry.value_at;
+    ConfigError::BadValue { path: path.to_owned(), line, column, key: entry.key.clone(), message }
+}
+
 impl Config {
     /// The defaults, overridden by the YAML file at `path`, and remarks about keys that have no effect yet.
     ///
@@ -402,13 +407,7 @@ impl Config {
             let (line, column) = entry.key_at;
             places.insert(entry.key.clone(), entry.value_at);
             if let Some(set) = keys::setter(&entry.key) {
-                set(&mut config, &entry.value).map_err(|message| ConfigError::BadValue {
-                    path: path.to_owned(),
-                    line: entry.value_at.0,
-                    column: entry.value_at.1,
-                    key: entry.key,
-                    message,
-                })?;
+                set(&mut config, &entry.value).map_err(|message| bad_value(path, &entry, message))?;
             } else if known::KEYS.binary_search(&entry.key.as_str()).is_ok() {
                 let why = match known::meaning(&entry.key, &entry.value) {
                     known::Meaning::Kept => continue,
@@ -421,26 +420,14 @@ impl Config {
                         }
                     },
                     known::Meaning::Refused(expected) => {
-                        return Err(ConfigError::BadValue {
-                            path: path.to_owned(),
-                            line: entry.value_at.0,
-                            column: entry.value_at.1,
-                            key: entry.key,
-                            message: format!("{expected}, found {}", entry.value),
-                        });
+                        return Err(bad_value(path, &entry, format!("{expected}, found {}", entry.value)));
                     }
                     known::Meaning::Open(lack, consequence) => {
-                        let error = ConfigError::BadValue {
-                            path: path.to_owned(),
-                            line: entry.value_at.0,
-                            column: entry.value_at.1,
-                            key: entry.key.clone(),
-                            message: format!(
-                                "not there yet, so {consequence}; a node that is to start all the same has {}: true",
-                                lack.key()
-                            ),
-                        };
-                        open.push((lack, error));
+                        let message = format!(
+                            "not there yet, so {consequence}; a node that is to start all the same has {}: true",
+                            lack.key()
+                        );
+                        open.push((lack, bad_value(path, &entry, message)));
                         consequence.to_owned()
                     }
                 };

@@ -35,6 +35,7 @@ use query::{Engine, QueryError};
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::DetachedStream;
 use reactor::{Deadline, Gate, Group, Permit, mesh};
+use wire::frame::Opcode;
 
 use crate::boot::{BootError, Pages, Shard};
 use crate::config::Config;
@@ -304,6 +305,12 @@ impl Native {
         if let Err(error) = result {
             self.errors.count(error);
         }
+    }
+
+    /// As [`Self::count`], for a request that may be of any kind.
+    fn count_kind(&self, opcode: Opcode, result: &Result<(), QueryError>) {
+        self.kinds.count(opcode);
+        self.count(result);
     }
 
     /// Brings this shard's metrics up to date. Call before the metrics are read.

@@ -72,8 +72,7 @@ pub async fn parts(
     parts: &[Part<'_>],
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let conditional = parts.iter().any(|part| part.plan.condition.is_some());
-    engine.statements().batch(kind, conditional, parts.len());
+    engine.statements().batch(kind, parts.iter().map(|part| part.plan));
     let (columns, values);
     let with_json;
     let parts = if parts.iter().any(|part| part.plan.json.is_some()) {

@@ -160,7 +160,7 @@ pub async fn execute(
     } else {
         rows.finish(user_limit)?;
     }
-    let (count, more) = (rows.count, rows.more);
+    let (count, more) = (engine.statements().rows_read(rows.count), rows.more);
     // An empty vector is not on the heap.
     let mut next = Vec::new();
     if more {
@@ -172,7 +172,6 @@ pub async fn execute(
         trace.tombstones += rows.tombstones.told;
     }
     drop(rows);
-    engine.statements().rows_read(count);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())
 }

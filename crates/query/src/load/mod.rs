@@ -96,7 +96,7 @@ impl TableLoad {
     }
 
     /// Counts the rows and tombstones that a read passed.
-    pub(crate) fn went_past(&self, rows: u64, tombstones: u64) {
+    fn went_past(&self, rows: u64, tombstones: u64) {
         self.rows.record(rows, 1);
         self.tombstones.record(tombstones, 1);
     }
@@ -383,8 +383,8 @@ impl Engine {
         Rc::clone(tables.entry(table.id()).or_default())
     }
 
-    /// Brings the metrics up to date, latencies with the requests that were not measured. There may be thousands of
-    /// tables, so other tasks run in between. Call before the metrics are read.
+    /// Brings the metrics up to date, latencies with the requests that were not measured. There may be
+    /// thousands of tables, so other tasks run in between. Call before the metrics are read.
     pub async fn settle_metrics(&self) {
         self.settle_statements();
         for (_, load) in self.each_load() {
@@ -395,6 +395,12 @@ impl Engine {
 
     fn each_load(&self) -> Vec<(TableId, Rc<TableLoad>)> {
         self.loads().tables.borrow().iter().map(|(id, load)| (*id, Rc::clone(load))).collect()
+    }
+
+    /// Counts the rows and tombstones that a read of the table passed.
+    pub(crate) fn went_past(&self, table: &Table, rows: u64, tombstones: u64) {
+        self.load_of(table).went_past(rows, tombstones);
+        self.statements().tombstones_read(tombstones);
     }
 
     /// The statistics of one kind of request, for each table that had any request. There may be thousands, so

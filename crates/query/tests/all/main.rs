@@ -7,7 +7,6 @@ mod batches;
 mod compactions;
 mod concurrent_schema;
 mod conditional;
-mod counted;
 mod counters;
 mod deep_literals;
 mod differences;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::memory;
-use crate::config::Config;
+use crate::config::{Config, Remarks};
 use crate::version;
 
 /// The addresses that a node listens on, by their use.
@@ -22,6 +22,16 @@ fn addresses(config: &Config, rest: Option<SocketAddr>, prometheus: Option<Socke
     ];
     let shown = all.into_iter().filter_map(|(name, address)| Some(format!("{} ({name})", address?)));
     shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Writes the remarks about the configuration file.
+pub(super) fn tell(remarks: &Remarks) {
+    for warning in &remarks.warnings {
+        reactor::warn!("{warning}");
+    }
+    if let Some(keys) = &remarks.without_effect {
+        reactor::info!("{keys}");
+    }
 }
 
 /// Writes the block. Call on a shard; `rest` and `prometheus` are bound.

@@ -324,8 +324,8 @@ pub(super) fn meaning(key: &str, value: &Value) -> Meaning {
     }
 }
 
-/// The missing feature because of which a known key has no effect; `None` if no such feature is listed, or the
-/// value does not ask for it.
+/// The missing feature because of which a known key has no effect; `None` if no such feature is listed, or
+/// the value does not ask for it.
 pub(super) fn absent(key: &str, value: &Value) -> Option<&'static str> {
     // Which kind of index is made where none is named: the statement that makes one is refused.
     if matches!(value, Value::Null | Value::Bool(false)) || key.starts_with("default_secondary_index") {

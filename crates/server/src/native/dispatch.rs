@@ -263,8 +263,7 @@ async fn execute(
     if let (Some(trace), Some(reads)) = (&mut response.trace, reads) {
         trace.reads(reads.take());
     }
-    native.count(&result);
-    native.kinds.count(header.opcode);
+    native.count_kind(header.opcode, &result);
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);
     }

@@ -3,8 +3,8 @@
 //! There is no authentication yet, and only clients that are logged in may manage roles. Each statement ends
 //! with the answer of Cassandra with its `AllowAllAuthenticator` and `AllowAllAuthorizer`, mistakes first. As
 //! there, an executed statement is first checked for permission (`authorize`), then for mistakes
-//! (`validate`); a prepared one only for the latter. Cassandra's text is followed by the reason: nobody can log
-//! in here. Invariant: no such statement succeeds.
+//! (`validate`); a prepared one only for the latter. Cassandra's text is followed by the reason: nobody can
+//! log in here. Invariant: no such statement succeeds.
 
 use cql::ast::{Resource, RoleOption, Statement, UserPassword};
 
