@@ -26,6 +26,19 @@ struct AtOnce {
     writes: [Cell<u64>; 4],
 }
 
+/// Kinds of requests that are refused because too few replicas are alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// A read, of a range too.
+    Read,
+    /// A read at a serial level.
+    CasRead,
+    /// A write without a condition.
+    Write,
+    /// A conditional write.
+    CasWrite,
+}
+
 /// One shard's counters.
 #[derive(Debug)]
 pub(crate) struct Statements {
@@ -45,6 +58,8 @@ pub(crate) struct Statements {
     bypass_cache: Rc<Counter>,
     filtered: Rc<Counter>,
     condition_not_met: Rc<Counter>,
+    /// By [`Refused`].
+    unavailable: [Rc<Counter>; 4],
     queries: Rc<Counter>,
     evictions: Rc<Counter>,
     cached: Rc<Gauge>,
@@ -84,6 +99,10 @@ impl Statements {
                 "storage_proxy_coordinator_cas_write_condition_not_met",
                 "Conditional statements and batches whose condition did not hold.",
             ),
+            unavailable: ["read", "cas_read", "write", "cas_write"].map(|kind| {
+                let name = format!("storage_proxy_coordinator_{kind}_unavailable");
+                counter(&name, "Requests refused because too few replicas were alive for their level.")
+            }),
             queries: counter("query_processor_queries", "Statements, prepared or not, batches aside."),
             evictions: counter("cql_prepared_cache_evictions", "Prepared statements forgotten for others."),
             cached: gauge("cql_prepared_cache_size", "Prepared statements."),
@@ -173,6 +192,11 @@ impl Statements {
     /// Counts a condition that did not hold.
     pub(crate) fn condition_not_met(&self) {
         self.condition_not_met.inc();
+    }
+
+    /// Counts a request that too few live replicas could answer.
+    pub(crate) fn unavailable(&self, kind: Refused) {
+        self.unavailable[kind as usize].inc();
     }
 
     /// Counts a statement that was prepared and is kept.
