@@ -3,7 +3,8 @@
 //!
 //! A key has the meaning that it has in those files. Known keys that have no effect here are named in one
 //! line of the log; those that ask for something that the node does not do give a warning each. An unknown
-//! key, or an invalid value, stops the start with file, line and column and, for a key, the nearest known one.
+//! key, or an invalid value, stops the start with file, line and column and, for a key, the nearest known
+//! one.
 
 mod admin;
 mod guardrails;
