@@ -88,7 +88,8 @@ class Administration(unittest.TestCase):
             ("/nothing/here", "GET", 404),
             ("/storage_service/keyspace_flush/nobody", "POST", 400),
             ("/storage_service/keyspace_flush/a?cf=nobody", "POST", 400),
-            ("/storage_service/keyspace_flush/a", "GET", 400),
+            ("/storage_service/keyspace_flush/a", "GET", 405),
+            ("/storage_service/keyspaces", "DELETE", 405),
             ("/storage_service/keyspace_scrub/a?scrub_mode=hard", "POST", 400),
             ("/storage_service/keyspace_scrub/a?quarantine_mode=some", "POST", 400),
             ("/storage_service/keyspace_compaction/a?flush_memtables=perhaps", "POST", 400),
@@ -107,6 +108,10 @@ class Administration(unittest.TestCase):
                 status, said = ask(path, method)
                 self.assertEqual((status, said["code"]), (code, code), said)
                 self.assertTrue(said["message"])
+        request = urllib.request.Request(f"http://{native.HOST}:{API}/storage_service/keyspaces", method="PUT")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=60)
+        self.assertEqual((refused.exception.code, refused.exception.headers["Allow"]), (405, "GET,HEAD"))
 
     def test_background_work_is_asked_for_and_looked_at(self):
         number = ask("/storage_service/repair_async/a?columnFamilies=t", "POST")[1]
@@ -168,6 +173,43 @@ class Administration(unittest.TestCase):
             for shard in (0, 1):
                 self.assertRegex(text, rf'(?m)^{name}\{{[^}}]*shard="{shard}"\}} ')
         self.assertEqual(ask("/nothing", port=METRICS)[0], 404)
+
+    def test_statements_are_counted_and_their_latencies_are_histograms(self):
+        def total(name):
+            found = re.findall(rf'(?m)^{name}\{{[^}}]*\}} (\d+)$', metrics())
+            self.assertTrue(found, name)
+            return sum(map(int, found))
+
+        read = "scylla_storage_proxy_coordinator_read_latency"
+        names = ("scylla_cql_reads", "scylla_cql_rows_read", read + "_count", "scylla_transport_cql_requests_count",
+                 "scylla_transport_cql_request_latency_histogram_count", "scylla_transport_requests_served")
+        before = {name: total(name) for name in names}
+        with Connection() as c:
+            ids = c.prepare("SELECT v FROM a.t WHERE k = ?")
+            for key in range(150):
+                c.ask(0x0A, c.execute_body(ids, (key.to_bytes(4, "big"),)))
+        added = {name: total(name) - before[name] for name in names}
+        for name in names[:3]:
+            self.assertEqual(added[name], 150, name)
+        # And one to prepare.
+        for name in names[3:]:
+            self.assertEqual(added[name], 151, name)
+        text = metrics()
+        for shard in (0, 1):
+            buckets = re.findall(rf'(?m)^{read}_bucket\{{shard="{shard}",le="([^"]+)"\}} (\d+)$', text)
+            self.assertEqual([bound for bound, _ in buckets], [str(1 << exponent) for exponent in range(27)] + ["+Inf"])
+            counts = [int(count) for _, count in buckets]
+            self.assertEqual(counts, sorted(counts))
+        starved = re.findall(r'(?m)^scylla_scheduler_starvetime_ms\{[^}]*\} (\d+)$', text)
+        self.assertLess(max(map(int, starved)), 600_000, "counted from the start of the node")
+
+    def test_the_log_begins_with_what_starts(self):
+        log = self.node.log()
+        self.assertRegex(log, r"(?m)^INFO .* ceto \d+\.\d+\.\d+ \(.*profile \w+\) configuration=\S+ workdir=")
+        self.assertRegex(log, r"(?m)^INFO .* 2 shard\(s\), \d+ MiB of memory driver=\S+")
+        ports = rf"{native.PORT} \(CQL\), .*{API} \(REST\), .*{METRICS} \(metrics\)"
+        self.assertRegex(log, rf"(?m)^INFO .* listens on .*{ports}$")
+        self.assertRegex(log, r"(?m)^ceto ready on .* ms, \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
     def test_flush_compact_and_what_tables_take(self):
         ctl("flush", "a", "t")
@@ -302,6 +344,7 @@ class Administration(unittest.TestCase):
         done = subprocess.run([BINARY, "ctl", "-p", "1", "status"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 1)
         self.assertIn("Failed to connect to '127.0.0.1:1'", done.stderr)
+        self.assertIn("--api-port", done.stderr)
 
     def test_a_port_in_use_is_named_with_its_key(self):
         other = self.node.work / "other"

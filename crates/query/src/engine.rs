@@ -38,6 +38,7 @@ use crate::load::Loads;
 use crate::prepared::Prepared;
 use crate::prepared_cache::PreparedCache;
 use crate::running::Running;
+use crate::statements::Statements;
 use crate::system::ClientRow;
 use crate::{ClientState, QueryError, Response};
 
@@ -95,6 +96,7 @@ struct EngineInner {
     executed: (Cell<u64>, Cell<u64>),
     ambient: Ambient,
     loads: Loads,
+    statements: Statements,
     running: Running,
     /// The turn to prepare a long text.
     long_texts: Semaphore,
@@ -129,7 +131,8 @@ impl Engine {
             clients: RefCell::default(),
             executed: Default::default(),
             ambient: Ambient::new(),
-            loads: Loads::default(),
+            loads: Loads::new(),
+            statements: Statements::new(),
             running: Running::default(),
             long_texts: Semaphore::new(1),
             scratches: RefCell::new(Vec::new()),
@@ -196,6 +199,19 @@ impl Engine {
     /// How many statements this shard executed by id, and as text.
     pub(crate) fn executed(&self) -> (u64, u64) {
         (self.0.executed.0.get(), self.0.executed.1.get())
+    }
+
+    /// Publishes figures that are kept for other purposes too.
+    pub(crate) fn settle_statements(&self) {
+        let (by_id, as_text) = self.executed();
+        let cache = &self.0.prepared;
+        self.0.statements.settle(by_id + as_text, (cache.evicted(), cache.len(), cache.bytes()));
+    }
+
+    /// Counts of statements.
+    #[inline]
+    pub(crate) fn statements(&self) -> &Statements {
+        &self.0.statements
     }
 
     /// Request statistics of the shard's tables.
@@ -390,6 +406,7 @@ impl Engine {
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
+        self.0.statements.begin(&prepared.plan, parameters);
         let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, left, out));
         if done.is_err() {
             out.body.truncate(start);

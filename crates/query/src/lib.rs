@@ -21,6 +21,7 @@ pub mod prepared;
 pub mod prepared_cache;
 pub mod row_expiry;
 mod running;
+mod statements;
 pub mod system;
 pub mod tracing;
 

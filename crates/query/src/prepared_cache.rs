@@ -131,6 +131,11 @@ impl PreparedCache {
         self.len() == 0
     }
 
+    /// Bytes of the statements in the cache.
+    pub fn bytes(&self) -> usize {
+        self.state.borrow().bytes
+    }
+
     /// Number of evicted statements.
     pub fn evicted(&self) -> u64 {
         self.state.borrow().evicted

@@ -185,7 +185,8 @@ fn one_line(line: &mut String, begin: usize) {
 }
 
 /// Microseconds since the epoch as UTC, `2026-11-21T01:02:03.456789Z`.
-struct Timestamp(i64);
+#[derive(Debug, Clone, Copy)]
+pub struct Timestamp(pub i64);
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

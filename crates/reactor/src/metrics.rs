@@ -4,13 +4,17 @@
 //! same again returns the same metric. The publisher collects every shard's samples and adds or labels them.
 
 mod own;
+mod sampled;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::shard;
+pub(crate) use own::Load;
+pub use sampled::Sampled;
 
 /// Sub-buckets per power of two: 16, so a bucket's width is at most 1/16 of its value.
 const SUB_BITS: u32 = 4;
@@ -19,6 +23,8 @@ const SUB: u64 = 1 << SUB_BITS;
 pub const HISTOGRAM_BUCKETS: usize = ((64 - SUB_BITS as usize) + 1) * SUB as usize;
 /// Most metrics of a shard; beyond it a metric counts but is not published.
 pub const METRICS_MAX: usize = 1 << 16;
+/// Registered metrics that [`collect`] copies before it asks whether other tasks wait.
+const SAMPLES_PER_SLICE: usize = 32;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -69,6 +75,15 @@ pub struct Histogram {
     count: Cell<u64>,
 }
 
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Histogram")
+            .field("sum", &self.sum)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for Histogram {
     fn default() -> Self {
         Self {
@@ -102,10 +117,15 @@ fn bucket_end(bucket: usize) -> u64 {
 impl Histogram {
     /// Counts one value.
     pub fn record(&self, value: u64) {
+        self.record_many(value, 1);
+    }
+
+    /// Counts a value so many times.
+    pub fn record_many(&self, value: u64, times: u64) {
         let bucket = &self.buckets[bucket_of(value)];
-        bucket.set(bucket.get() + 1);
-        self.sum.set(self.sum.get().wrapping_add(value));
-        self.count.set(self.count.get() + 1);
+        bucket.set(bucket.get() + times);
+        self.sum.set(self.sum.get().wrapping_add(value.wrapping_mul(times)));
+        self.count.set(self.count.get() + times);
     }
 
     /// The counts so far.
@@ -267,20 +287,51 @@ pub fn polls() -> u64 {
     shard::with(|shard| shard.polls())
 }
 
-/// All metrics of this shard, sorted by name and labels; the reactor's own come first.
+/// All metrics of this shard: the reactor's own, then those that are registered, by name and labels.
 pub fn snapshot() -> Vec<Sample> {
-    let mut samples = own::samples();
+    let mut samples = Vec::new();
+    (0..own::PARTS).for_each(|part| own::append_part(part, &mut samples));
+    append_registered(None, usize::MAX, &mut samples);
+    samples
+}
+
+/// As [`snapshot`], in slices: other tasks that wait run in between, so that requests do not feel a scrape.
+pub async fn collect() -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for part in 0..own::PARTS {
+        own::append_part(part, &mut samples);
+        crate::maybe_yield().await;
+    }
+    let mut after = None;
+    loop {
+        after = append_registered(after.as_ref(), SAMPLES_PER_SLICE, &mut samples);
+        if after.is_none() {
+            return samples;
+        }
+        crate::maybe_yield().await;
+    }
+}
+
+/// Appends registered metrics that come after the key `after`, at most `count`. Returns the last one's key,
+/// or `None` if no more come after it.
+fn append_registered(after: Option<&Key>, count: usize, samples: &mut Vec<Sample>) -> Option<Key> {
     shard::with(|shard| {
-        for ((name, labels), (help, metric)) in shard.metrics.0.borrow().iter() {
+        let metrics = shard.metrics.0.borrow();
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut left = metrics.range((begin, Bound::Unbounded));
+        let mut last = None;
+        for (key, (help, metric)) in left.by_ref().take(count) {
             let value = match metric {
                 Metric::Counter(counter) => Value::Counter(counter.get()),
                 Metric::Gauge(gauge) => Value::Gauge(gauge.get()),
                 Metric::Histogram(histogram) => Value::Histogram(histogram.snapshot()),
             };
-            samples.push(Sample { name: name.clone(), help: help.clone(), labels: labels.clone(), value });
+            let (name, labels) = key.clone();
+            samples.push(Sample { name, help: help.clone(), labels, value });
+            last = Some(key);
         }
-    });
-    samples
+        left.next().and(last).cloned()
+    })
 }
 
 #[cfg(test)]

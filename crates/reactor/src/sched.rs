@@ -149,7 +149,7 @@ impl Sched {
             usage: std::array::from_fn(|_| Usage::since(now_ns)),
             running: Cell::new(Group::NOBODY),
             arrived: Cell::new(false),
-            clock_ns: Cell::new(0),
+            clock_ns: Cell::new(now_ns),
             current: Cell::new(Group::ADMIN),
             slice_begin_ns: Cell::new(0),
             slice_end_ns: Cell::new(0),
@@ -347,6 +347,18 @@ mod tests {
         sched.clock_ns.set(400);
         sched.push(Group::MEMTABLE, 3);
         assert_eq!((usage.wait_ns(450, false), usage.starve_ns(450)), (290, 130));
+    }
+
+    #[test]
+    fn tasks_that_come_before_the_first_slice_starve_from_then_on_and_not_from_the_clocks_start() {
+        let begun_ns = 7_000_000_000;
+        let sched = Sched::new(begun_ns);
+        sched.push(Group::MEMTABLE, 1);
+        let usage = |group: Group| &sched.usage[group.0 as usize];
+        assert_eq!(usage(Group::MEMTABLE).starve_ns(begun_ns + 5), 5);
+        sched.begin_slice(Group::MEMTABLE, begun_ns + 8);
+        assert_eq!(usage(Group::MEMTABLE).starve_ns(begun_ns + 9), 8);
+        assert_eq!(usage(Group::STATEMENT).starve_ns(begun_ns + 9), 0, "it never had a task");
     }
 
     #[test]

@@ -265,6 +265,38 @@ fn metrics_are_registered_once_and_sampled() {
 }
 
 #[test]
+fn other_tasks_run_while_metrics_are_collected() {
+    let turns = Rc::new(Cell::new(0));
+    for seed in 0..20 {
+        let turns = Rc::clone(&turns);
+        sim::run_one(seed, move || async move {
+            for number in 0..1000 {
+                reactor::metrics::counter("many", "Many.", &[("number", &format!("{number:04}"))]).inc();
+            }
+            let ended = Rc::new(Cell::new(false));
+            let other = {
+                let ended = Rc::clone(&ended);
+                spawn(Group::STATEMENT, async move {
+                    while !ended.get() {
+                        turns.set(turns.get() + 1);
+                        yield_now().await;
+                    }
+                })
+            };
+            let samples = spawn(Group::ADMIN, reactor::metrics::collect()).await.unwrap();
+            ended.set(true);
+            other.await.unwrap();
+            let names = |samples: Vec<reactor::metrics::Sample>| -> Vec<_> {
+                samples.into_iter().map(|sample| (sample.name, sample.labels)).collect()
+            };
+            assert_eq!(names(samples), names(reactor::metrics::snapshot()));
+        });
+    }
+    // Simulated, one question in eight whether others wait is answered with yes: 44 questions, 20 times.
+    assert!(turns.get() > 80, "{}", turns.get());
+}
+
+#[test]
 fn a_signal_wakes_the_one_who_waits_however_often_it_is_notified() {
     on_seeds(|| async {
         let (signal, count) = (Rc::new(Signal::new()), Rc::new(Cell::new(0)));

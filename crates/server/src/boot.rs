@@ -8,6 +8,7 @@
 //! process with exit code 1 and one line of advice.
 
 mod advice;
+mod announcement;
 mod disks;
 mod lock;
 mod memory;
@@ -178,14 +179,32 @@ pub fn main(options: &ServerOptions, pages: Pages) -> ExitCode {
     }
 }
 
+/// What the configuration says of each shard.
+fn reactor_config(config: &Config) -> reactor::Config {
+    reactor::Config {
+        driver: match config.driver {
+            Driver::Auto => reactor::DriverChoice::Auto,
+            Driver::Uring => reactor::DriverChoice::Uring,
+            Driver::Poll => reactor::DriverChoice::Poll,
+        },
+        spin_us: config.spin_us,
+        name: "ceto".into(),
+        stalls: (!config.blocked_reactor_notify.is_zero()).then(|| StallDetector {
+            threshold: config.blocked_reactor_notify,
+            reports_per_minute: config.blocked_reactor_reports_per_minute,
+            inlined: memory::node_bytes(config.memory_bytes) >= INLINED_BYTES_MIN,
+            ..StallDetector::default()
+        }),
+        ..reactor::Config::default()
+    }
+}
+
 fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::Error>> {
     // Signals are taken first: an earlier one would end the process without a line in the log.
     let taken = signals::take()?;
-    let (config, warnings) = options.configuration()?;
+    let (config, remarks) = options.configuration()?;
     reactor::log::set_level(config.log_level);
-    for warning in warnings {
-        reactor::warn!("{warning}");
-    }
+    announcement::tell(&remarks);
     let shares_processors = config.developer_mode || config.overprovisioned;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let shards = config.shards.unwrap_or(processors);
@@ -196,25 +215,9 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
     let disks = disks::configured(&config)?;
     let has_disks = disks.is_some();
     let probes = !has_disks && !config.developer_mode;
-    let reactor_config = reactor::Config {
-        shards,
-        driver: match config.driver {
-            Driver::Auto => reactor::DriverChoice::Auto,
-            Driver::Uring => reactor::DriverChoice::Uring,
-            Driver::Poll => reactor::DriverChoice::Poll,
-        },
-        pin: !shares_processors,
-        spin_us: config.spin_us,
-        name: "ceto".into(),
-        disks: disks.unwrap_or_default(),
-        stalls: (!config.blocked_reactor_notify.is_zero()).then(|| StallDetector {
-            threshold: config.blocked_reactor_notify,
-            reports_per_minute: config.blocked_reactor_reports_per_minute,
-            inlined: memory::node_bytes(config.memory_bytes) >= INLINED_BYTES_MIN,
-            ..StallDetector::default()
-        }),
-        ..reactor::Config::default()
-    };
+    let disks = disks.unwrap_or_default();
+    let reactor_config =
+        reactor::Config { shards, pin: !shares_processors, disks, ..reactor_config(&config) };
     // The error that ends the node, as text, for the exit code; and the administration thread, which ends
     // after all shards.
     let (failed, failure) = std::sync::mpsc::channel::<String>();
@@ -223,14 +226,16 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
     // It ends with the process.
     let returner = std::thread::Builder::new().name("ceto-pages".to_owned());
     returner.spawn(pages.returner).map_err(BootError::Pages)?;
+    let file = options.config.clone();
     let running = reactor::start(reactor_config, move |shard: ShardInfo| {
+        let file = file.clone();
         let (config, failed, administered) = (config.clone(), failed.clone(), administered.clone());
         let attach = attach.clone();
         async move {
             attach.shard(shard);
             reactor::set_local(Rc::new(pages));
             if shard.id == 0
-                && let Err(error) = lead(config, shard, probes, administered).await
+                && let Err(error) = lead(config, file, shard, probes, administered).await
             {
                 // The receiver outlives every shard.
                 let _ = failed.send(error.to_string());
@@ -245,13 +250,17 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
     joined?;
     match failure.try_recv() {
         Ok(message) => Err(message.into()),
-        Err(_) => Ok(()),
+        Err(_) => {
+            reactor::info!("stopped");
+            Ok(())
+        }
     }
 }
 
 /// The work of shard 0: opens every shard, serves, and closes every shard.
 async fn lead(
     config: Config,
+    file: Option<PathBuf>,
     info: ShardInfo,
     probes: bool,
     administered: Sender<Admin>,
@@ -259,7 +268,9 @@ async fn lead(
     let started = reactor::now();
     // The lock is held until the process ends, so the next process finds the ports free.
     std::mem::forget(lock::take(&config.workdir).await?);
-    let (admin, attach) = Ports::bind(&config)?.serve().map_err(BootError::Administration)?;
+    let ports = Ports::bind(&config)?;
+    announcement::announce(&config, file.as_deref(), info.count, ports.addresses());
+    let (admin, attach) = ports.serve().map_err(BootError::Administration)?;
     // The receiver outlives every shard.
     let _ = administered.send(admin);
     reactor::spawn(Group::ADMIN, attach.calls().serve()).detach();
@@ -342,9 +353,10 @@ async fn serve(
     node::tell_others();
     let elapsed_ms = started.elapsed().as_millis();
     println!(
-        "ceto ready on {} with {} shard(s) after {elapsed_ms} ms",
+        "ceto ready on {} with {} shard(s) after {elapsed_ms} ms, {}",
         addresses.join(" and "),
-        reactor::shard_count()
+        reactor::shard_count(),
+        reactor::log::Timestamp(reactor::wall_clock_us())
     );
     println!("connect with: cqlsh {} {}", config.rpc_address, config.native_port);
     if probes {

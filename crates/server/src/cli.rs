@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, Driver, Port, parse_address, parse_seeds, parse_size};
+use crate::config::{Config, ConfigError, Driver, Port, Remarks, parse_address, parse_seeds, parse_size};
 
 /// A shard-per-core, Cassandra-compatible wide-column database.
 #[derive(Debug, Parser)]
 #[command(
     name = "ceto",
-    version,
+    version = crate::version::TEXT,
     about = "A shard-per-core, Cassandra-compatible wide-column database",
     arg_required_else_help = true
 )]
@@ -118,14 +118,14 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 impl ServerOptions {
-    /// The configuration file, if any, overridden by these options, and the warnings about it.
+    /// The configuration file, if any, overridden by these options, and remarks about it.
     ///
     /// # Errors
     /// [`ConfigError`] of the file.
-    pub fn configuration(&self) -> Result<(Config, Vec<String>), ConfigError> {
-        let (mut config, warnings) = match &self.config {
+    pub fn configuration(&self) -> Result<(Config, Remarks), ConfigError> {
+        let (mut config, remarks) = match &self.config {
             Some(path) => Config::from_file(path)?,
-            None => (Config::default(), Vec::new()),
+            None => (Config::default(), Remarks::default()),
         };
         if let Some(workdir) = &self.workdir {
             config.workdir.clone_from(workdir);
@@ -179,7 +179,7 @@ impl ServerOptions {
         }
         config.developer_mode |= self.developer_mode;
         config.overprovisioned |= self.overprovisioned;
-        Ok((config, warnings))
+        Ok((config, remarks))
     }
 }
 
@@ -228,8 +228,8 @@ mod tests {
         ])
         .unwrap();
         let Command::Server(options) = cli.command else { panic!("the server's command") };
-        let (config, warnings) = options.configuration().unwrap();
-        assert!(warnings.is_empty());
+        let (config, remarks) = options.configuration().unwrap();
+        assert_eq!(remarks, Remarks::default());
         assert_eq!((config.native_port, config.shard_aware_port), (9999, None));
         assert_eq!((config.shards, config.memory_bytes), (Some(2), Some(512 << 20)));
         assert_eq!(config.io_properties_file, Some("io.yaml".into()));

@@ -1,9 +1,10 @@
 //! The configuration: a YAML file with the keys of `cassandra.yaml` and `scylla.yaml`, overridden by the
 //! command line.
 //!
-//! A key has the meaning that it has in those files. A known key that has no effect here gives a warning. An
-//! unknown key, or an invalid value, stops the start with file, line and column and, for a key, the nearest
-//! known one.
+//! A key has the meaning that it has in those files. Known keys that have no effect here are named in one
+//! line of the log; those that ask for something that the node does not do give a warning each. An unknown
+//! key, or an invalid value, stops the start with file, line and column and, for a key, the nearest known
+//! one.
 
 mod admin;
 mod guardrails;
@@ -30,7 +31,7 @@ use reactor::log::Level;
 use storage::LargeLimits;
 pub(crate) use topology::parse_seeds;
 pub use topology::{InternodeCompression, Seed, Snitch, TopologyConfig};
-use value::{Document, Value};
+use value::{Document, Entry, Value};
 
 /// All settings of the process.
 #[derive(Debug, Clone, PartialEq)]
@@ -328,6 +329,15 @@ pub enum ConfigError {
     },
 }
 
+/// What there is to say about a configuration file that the node follows.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Remarks {
+    /// Keys that ask for something that the node does not do, each with file and line.
+    pub warnings: Vec<String>,
+    /// One line that names the keys without effect and without consequences, if there are any.
+    pub without_effect: Option<String>,
+}
+
 /// Largest settings file that is read, in bytes.
 pub(crate) const TEXT_BYTES_MAX: u64 = 16 << 20;
 
@@ -361,12 +371,17 @@ impl Written {
     }
 }
 
+fn bad_value(path: &Path, entry: &Entry, message: String) -> ConfigError {
+    let (line, column) = entry.value_at;
+    ConfigError::BadValue { path: path.to_owned(), line, column, key: entry.key.clone(), message }
+}
+
 impl Config {
-    /// The defaults, overridden by the YAML file at `path`, and warnings about keys that have no effect yet.
+    /// The defaults, overridden by the YAML file at `path`, and remarks about keys that have no effect yet.
     ///
     /// # Errors
     /// [`ConfigError`] names file, line and column.
-    pub fn from_file(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+    pub fn from_file(path: &Path) -> Result<(Self, Remarks), ConfigError> {
         let text = reactor::file::read_text_now(path, TEXT_BYTES_MAX)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         Self::from_yaml(path, &text)
@@ -376,66 +391,49 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError`] names file, line and column.
-    pub fn from_yaml(path: &Path, text: &str) -> Result<(Self, Vec<String>), ConfigError> {
-        let (mut config, warnings) = Self::from_keys(path, text)?;
+    pub fn from_yaml(path: &Path, text: &str) -> Result<(Self, Remarks), ConfigError> {
+        let (mut config, remarks) = Self::from_keys(path, text)?;
         config.read_rack(path)?;
-        Ok((config, warnings))
+        Ok((config, remarks))
     }
 
     /// As [`Config::from_yaml`], by the keys in the text alone.
-    fn from_keys(path: &Path, text: &str) -> Result<(Self, Vec<String>), ConfigError> {
+    fn from_keys(path: &Path, text: &str) -> Result<(Self, Remarks), ConfigError> {
         let mut config = Self::default();
-        let mut warnings = Vec::new();
+        let mut remarks = Remarks::default();
+        let mut without_effect = Vec::new();
         let mut places = BTreeMap::new();
         let mut open = Vec::new();
         for entry in Document::parse(path, text)?.entries {
             let (line, column) = entry.key_at;
             places.insert(entry.key.clone(), entry.value_at);
             if let Some(set) = keys::setter(&entry.key) {
-                set(&mut config, &entry.value).map_err(|message| ConfigError::BadValue {
-                    path: path.to_owned(),
-                    line: entry.value_at.0,
-                    column: entry.value_at.1,
-                    key: entry.key,
-                    message,
-                })?;
+                set(&mut config, &entry.value).map_err(|message| bad_value(path, &entry, message))?;
             } else if known::KEYS.binary_search(&entry.key.as_str()).is_ok() {
                 let why = match known::meaning(&entry.key, &entry.value) {
                     known::Meaning::Kept => continue,
-                    known::Meaning::NoEffect(Some(consequence)) => Some(format!(": {consequence}")),
-                    known::Meaning::NoEffect(None) => {
-                        known::absent(&entry.key).map(|what| format!(": {what} not supported"))
-                    }
+                    known::Meaning::NoEffect(Some(consequence)) => consequence.to_owned(),
+                    known::Meaning::NoEffect(None) => match known::absent(&entry.key, &entry.value) {
+                        Some(what) => format!("{what} not supported"),
+                        None => {
+                            without_effect.push(entry.key);
+                            continue;
+                        }
+                    },
                     known::Meaning::Refused(expected) => {
-                        return Err(ConfigError::BadValue {
-                            path: path.to_owned(),
-                            line: entry.value_at.0,
-                            column: entry.value_at.1,
-                            key: entry.key,
-                            message: format!("{expected}, found {}", entry.value),
-                        });
+                        return Err(bad_value(path, &entry, format!("{expected}, found {}", entry.value)));
                     }
                     known::Meaning::Open(lack, consequence) => {
-                        let error = ConfigError::BadValue {
-                            path: path.to_owned(),
-                            line: entry.value_at.0,
-                            column: entry.value_at.1,
-                            key: entry.key.clone(),
-                            message: format!(
-                                "not there yet, so {consequence}; a node that is to start all the same has {}: true",
-                                lack.key()
-                            ),
-                        };
-                        open.push((lack, error));
-                        Some(format!(": {consequence}"))
+                        let message = format!(
+                            "not there yet, so {consequence}; a node that is to start all the same has {}: true",
+                            lack.key()
+                        );
+                        open.push((lack, bad_value(path, &entry, message)));
+                        consequence.to_owned()
                     }
                 };
-                warnings.push(format!(
-                    "{}:{line}: '{}' has no effect yet{}",
-                    path.display(),
-                    entry.key,
-                    why.unwrap_or_default()
-                ));
+                let warning = format!("{}:{line}: '{}' has no effect yet: {why}", path.display(), entry.key);
+                remarks.warnings.push(warning);
             } else {
                 let nearest = known::nearest(&entry.key);
                 return Err(ConfigError::UnknownKey {
@@ -458,7 +456,11 @@ impl Config {
             let (line, column) = places.get(&key).or_else(|| places.get(&other)).copied().unwrap_or((1, 1));
             ConfigError::BadValue { path: path.to_owned(), line, column, key, message }
         })?;
-        Ok((config, warnings))
+        if !without_effect.is_empty() {
+            let keys = without_effect.join(", ");
+            remarks.without_effect = Some(format!("{}: keys without effect here: {keys}", path.display()));
+        }
+        Ok((config, remarks))
     }
 }
 

@@ -10,3 +10,4 @@ pub mod config;
 pub mod inproc;
 pub mod native;
 pub mod perf;
+pub mod version;

@@ -14,6 +14,8 @@ mod events;
 mod framing;
 mod handshakes;
 pub mod inproc;
+mod kinds;
+mod latency;
 mod limits;
 mod listener;
 #[cfg(test)]
@@ -33,6 +35,7 @@ use query::{Engine, QueryError};
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::DetachedStream;
 use reactor::{Deadline, Gate, Group, Permit, mesh};
+use wire::frame::Opcode;
 
 use crate::boot::{BootError, Pages, Shard};
 use crate::config::Config;
@@ -40,6 +43,8 @@ use auth::{AllowAll, Authenticator};
 use connection::Connection;
 use framing::Codecs;
 use handshakes::Handshakes;
+use kinds::Kinds;
+use latency::Latency;
 use limits::ShardLimits;
 use listener::NodeConnections;
 pub use listener::OpenListener;
@@ -88,6 +93,8 @@ pub struct Native {
     pooled_bytes: Cell<usize>,
     pooled_max: usize,
     served: Rc<Counter>,
+    latency: Latency,
+    kinds: Kinds,
     errors: error::Counters,
     open: Rc<Gauge>,
 }
@@ -106,6 +113,7 @@ impl Native {
     pub fn new(config: &Config, engine: Engine) -> Rc<Self> {
         let room = engine.answers();
         let pooled_max = (room.bytes_max() / POOLED_PART).min(POOLED_BYTES_MAX);
+        let served = metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]);
         let native = Rc::new(Self {
             engine,
             config: NativeConfig {
@@ -128,7 +136,9 @@ impl Native {
             buffers: RefCell::default(),
             pooled_bytes: Cell::new(0),
             pooled_max,
-            served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
+            latency: Latency::new(&served),
+            kinds: Kinds::new(),
+            served,
             errors: error::Counters::new(),
             open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
         });
@@ -295,6 +305,19 @@ impl Native {
         if let Err(error) = result {
             self.errors.count(error);
         }
+    }
+
+    /// As [`Self::count`], for a request that may be of any kind.
+    fn count_kind(&self, opcode: Opcode, result: &Result<(), QueryError>) {
+        self.kinds.count(opcode);
+        self.count(result);
+    }
+
+    /// Brings this shard's metrics up to date. Call before the metrics are read.
+    pub(crate) async fn settle_metrics(&self) {
+        self.latency.settle();
+        self.kinds.settle(self.served.get());
+        self.engine.settle_metrics().await;
     }
 
     /// An empty buffer, from the pool if it has one.

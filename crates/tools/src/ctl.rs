@@ -47,7 +47,7 @@ enum CtlError {
     #[error("'{0}' is not supported")]
     Unsupported(String),
     /// The node is not there.
-    #[error("Failed to connect to '{host}:{port}' - {source}")]
+    #[error("Failed to connect to '{host}:{port}' - {source}{}", connect_advice(source))]
     Connect {
         /// As it was given.
         host: String,
@@ -69,12 +69,22 @@ enum CtlError {
     },
 }
 
+/// What to look at where nothing listens.
+fn connect_advice(error: &io::Error) -> &'static str {
+    if error.kind() != io::ErrorKind::ConnectionRefused {
+        return "";
+    }
+    "\nNothing listens there. Does the node run, and is its REST API at this address and port? `ceto server` logs both at its \
+     start; they are api_address and api_port of its configuration (--api-address, --api-port), 127.0.0.1 and 10000 by \
+     default. Give others with -h ADDRESS and -p PORT before the verb."
+}
+
 impl CtlError {
     fn code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Unsupported(_) | Self::Connect { .. } => 1,
             // A question the node does not understand is a command line that makes no sense.
-            Self::Refused { status: 400 | 404, .. } => 1,
+            Self::Refused { status: 400 | 404 | 405, .. } => 1,
             Self::Answer(_) | Self::Refused { .. } => 2,
         }
     }

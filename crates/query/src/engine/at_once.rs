@@ -119,8 +119,14 @@ impl Engine {
         let binding = self.binding(prepared, values);
         let request = Request { client, parameters, binding: &binding, now: self.seconds(parameters) };
         Ok(match one_row::begin(self, &request, plan, When::Now)? {
-            Attempt::Writing(writing) => AtOnce::Writing(writing),
-            Attempt::Nothing => AtOnce::Done,
+            Attempt::Writing(writing) => {
+                self.0.statements.point_write(plan);
+                AtOnce::Writing(writing)
+            }
+            Attempt::Nothing => {
+                self.0.statements.point_write(plan);
+                AtOnce::Done
+            }
             Attempt::NotBegun => {
                 self.0.executed.0.set(executed);
                 AtOnce::Left(Left::Untried)
@@ -154,8 +160,12 @@ impl Engine {
             Plan::Select(plan) => self.read_at_once(&request, prepared, plan, mode, out),
             Plan::Modify(plan) if one_row::is_one(self, plan) => {
                 Ok(match one_row::begin(self, &request, plan, When::Always(&mut out.tablet_payload))? {
-                    Attempt::Writing(writing) => AtOnce::Writing(writing),
+                    Attempt::Writing(writing) => {
+                        self.0.statements.point_write(plan);
+                        AtOnce::Writing(writing)
+                    }
                     Attempt::Nothing => {
+                        self.0.statements.point_write(plan);
                         results::append_void(&mut out.body);
                         AtOnce::Done
                     }
@@ -179,13 +189,17 @@ impl Engine {
         let began = load.reads.begin();
         let start = out.body.len();
         match execute::point::execute(self, request, plan, mode, out) {
-            Ok(Point::Done) => {
+            Ok(Point::Done(rows)) => {
+                self.0.statements.point_read(plan, request.parameters, rows);
                 load.point_read(began, || {
                     results::rows_in(&out.body[start..], request.client.version, &plan.metadata, mode)
                 });
                 Ok(AtOnce::Done)
             }
-            Ok(Point::Left(left)) => Ok(AtOnce::Left(left)),
+            Ok(Point::Left(left)) => {
+                load.reads.not_begun(began);
+                Ok(AtOnce::Left(left))
+            }
             Err(error) => {
                 out.body.truncate(start);
                 Err(error)

@@ -143,6 +143,7 @@ impl Engine {
         let load = self.load_of(table);
         let requests = load.requests(&command.range);
         let began = requests.begin();
+        let serial = matches!(level, Consistency::Serial | Consistency::LocalSerial).then(reactor::now);
         let read = if table.is_counter() {
             // Rare: boxed, so that other reads do not carry its space.
             Box::pin(self.read_counters(command, limits, level, deadline, consumer)).await
@@ -150,6 +151,9 @@ impl Engine {
             reactor::in_place!(self.0.replicator.read(command, limits, level, deadline, consumer))
         };
         requests.end(began);
+        if let Some(serial) = serial {
+            self.loads().cas_read_ended(serial);
+        }
         read.map_err(|error| consistency::read_error(error, level))
     }
 

@@ -148,6 +148,7 @@ impl Engine {
         prepared: Prepared,
     ) -> Rc<CachedStatement> {
         let keyspace = keyspace.filter(|_| !prepared.qualified);
+        self.0.statements.prepared();
         self.0.prepared.insert(statement_id(keyspace, text), keyspace, text, prepared)
     }
 

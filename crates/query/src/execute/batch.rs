@@ -72,6 +72,7 @@ pub async fn parts(
     parts: &[Part<'_>],
     out: &mut Response,
 ) -> Result<(), QueryError> {
+    engine.statements().batch(kind, parts.iter().map(|part| part.plan));
     let (columns, values);
     let with_json;
     let parts = if parts.iter().any(|part| part.plan.json.is_some()) {

@@ -287,10 +287,15 @@ impl<'a> Cas<'a> {
         let write = timeout.unwrap_or(contention + config.write_timeout);
         let deadlines =
             CasDeadlines { contention: Deadline::after(contention), write: Deadline::after(write) };
-        let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadlines);
-        let outcome = match cas.await {
+        let began = reactor::now();
+        let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadlines).await;
+        engine.loads().cas_write_ended(began);
+        let outcome = match cas {
             Ok(CasOutcome::Applied) => None,
-            Ok(CasOutcome::Rejected(current)) => Some(current),
+            Ok(CasOutcome::Rejected(current)) => {
+                engine.statements().condition_not_met();
+                Some(current)
+            }
             Err(CasError::Request(error)) => return Err(error),
             Err(CasError::Replication(error)) => {
                 // The level that was not reached: the commit's, once the write is decided.

@@ -12,6 +12,7 @@ use wire::error::WriteType;
 
 use crate::QueryError;
 use crate::engine::Engine;
+use crate::statements::Refused;
 
 /// The level of a read.
 ///
@@ -114,6 +115,7 @@ fn failed_write(
     write_type: WriteType,
     oversized: impl FnOnce(usize, usize) -> String,
 ) -> QueryError {
+    let kind = if write_type == WriteType::Cas { Refused::CasWrite } else { Refused::Write };
     match error {
         ReplicationError::TooLarge { bytes, bytes_max } => QueryError::Invalid(oversized(bytes, bytes_max)),
         ReplicationError::TimedOut { received, required, .. } if write_type == WriteType::Cas => {
@@ -143,7 +145,7 @@ fn failed_write(
         | ReplicationError::ClockBehind { .. }
         | ReplicationError::OtherScope
         | ReplicationError::WrittenAhead { .. }
-        | ReplicationError::Stopping { .. } => refused(error, consistency),
+        | ReplicationError::Stopping { .. } => refused(error, consistency, kind),
     }
 }
 
@@ -194,6 +196,8 @@ pub fn clustering_text(table: &Table, clustering: &[u8]) -> String {
 /// The client's error for a failed read.
 pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
     let consistency = Wire::from(level);
+    let serial = matches!(level, Consistency::Serial | Consistency::LocalSerial);
+    let kind = if serial { Refused::CasRead } else { Refused::Read };
     match error {
         ReplicationError::TimedOut { received, required, data_present } => {
             QueryError::ReadTimeout { consistency, received, required, data_present }
@@ -212,7 +216,7 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
         | ReplicationError::ClockBehind { .. }
         | ReplicationError::OtherScope
         | ReplicationError::WrittenAhead { .. }
-        | ReplicationError::Stopping { .. } => refused(error, consistency),
+        | ReplicationError::Stopping { .. } => refused(error, consistency, kind),
         // Writes alone have these.
         ReplicationError::Undecided { .. }
         | ReplicationError::Uncommitted { .. }
@@ -221,9 +225,12 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
 }
 
 /// The client's error for a request of which nothing was done, whether it reads or writes.
-fn refused(error: ReplicationError, consistency: Wire) -> QueryError {
+fn refused(error: ReplicationError, consistency: Wire, kind: Refused) -> QueryError {
     match error {
         ReplicationError::Unavailable { required, alive } => {
+            if let Some(engine) = Engine::here() {
+                engine.statements().unavailable(kind);
+            }
             // A serial level is reached when a quorum is, and Cassandra reports the quorum.
             let consistency = match consistency {
                 Wire::Serial => Wire::Quorum,

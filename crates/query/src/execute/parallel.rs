@@ -242,7 +242,7 @@ async fn fetch(round: Round) -> Answer {
     if let Some(error) = rows.error.take() {
         return Err(invalid(error));
     }
-    engine.load_of(&plan.table).went_past(rows.scanned, rows.tombstones.seen);
+    engine.went_past(&plan.table, rows.scanned, rows.tombstones.seen);
     let rest = rest.behind(fetched, (&plan.table, plan.reversed), &all);
     if rows.tombstones.seen > 0 {
         let (seen, limits) = (rows.tombstones.seen, (Some(fetches::FETCH_ROWS as u64), None));

@@ -27,8 +27,8 @@ use crate::{QueryError, Response};
 
 /// The result of the attempt.
 pub enum Point {
-    /// The answer is complete.
-    Done,
+    /// The answer is complete, with so many rows.
+    Done(usize),
     /// Nothing was answered.
     Left(Left),
 }
@@ -88,7 +88,7 @@ pub fn execute(
             engine.replicator().note_read(&plan.table, &key.key);
             body.finish(&mut out.body, count, None);
             routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
-            return Ok(Point::Done);
+            return Ok(Point::Done(count));
         }
         FromMemory::NotBegun => Left::Elsewhere(None),
         FromMemory::Partial(unread) if !seen => Left::Elsewhere(Some(unread)),

@@ -160,7 +160,7 @@ pub async fn execute(
     } else {
         rows.finish(user_limit)?;
     }
-    let (count, more) = (rows.count, rows.more);
+    let (count, more) = (engine.statements().rows_read(rows.count), rows.more);
     // An empty vector is not on the heap.
     let mut next = Vec::new();
     if more {

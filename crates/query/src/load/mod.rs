@@ -3,7 +3,8 @@
 //!
 //! Counts are exact. Times and sizes are measured for the first requests and then for one in [`EVERY`], which
 //! represents the others, so that a point read pays a few instructions. A request is counted on its
-//! coordinator. `system::views` shows the statistics.
+//! coordinator. `system::views` shows the statistics. The times of all tables together are histograms in the
+//! metrics, fed by the same measurements: see [`LATENCIES`].
 
 mod decaying;
 
@@ -14,6 +15,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use model::{Table, TableId};
 use reactor::Instant;
+use reactor::metrics::{self, Histogram, Sampled};
 use storage::PartitionRange;
 use wire::request::BatchKind;
 
@@ -31,8 +33,27 @@ const RATE_EVERY_S: f64 = 5.0;
 /// Number of tables beyond which statistics of dropped tables are removed.
 const TABLES_BEFORE_SWEEP: usize = 64;
 
+/// Name and description of a histogram of times.
+type Latency = (&'static str, &'static str);
+
+/// Histograms of the times of reads of one partition, reads of ranges, and writes, in microseconds.
+const LATENCIES: [Latency; 3] = [
+    ("scylla_storage_proxy_coordinator_read_latency", "Microseconds of a read of one partition."),
+    ("ceto_coordinator_range_latency", "Microseconds of a read of a range of partitions."),
+    ("scylla_storage_proxy_coordinator_write_latency", "Microseconds of a write without a condition."),
+];
+const CAS_READ_LATENCY: Latency =
+    ("scylla_storage_proxy_coordinator_cas_read_latency", "Microseconds of a read at a serial level.");
+const CAS_WRITE_LATENCY: Latency =
+    ("scylla_storage_proxy_coordinator_cas_write_latency", "Microseconds of a conditional write.");
+
+/// This shard's histogram of that name.
+fn histogram((name, help): Latency) -> Rc<Histogram> {
+    metrics::histogram(name, help, &[])
+}
+
 /// Request statistics of one table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TableLoad {
     /// Reads of one partition.
     pub(crate) reads: Requests,
@@ -44,6 +65,13 @@ pub(crate) struct TableLoad {
     pub(crate) rows: Sizes,
     /// Tombstones that reads and scans passed.
     pub(crate) tombstones: Sizes,
+}
+
+impl Default for TableLoad {
+    fn default() -> Self {
+        let [reads, scans, writes] = LATENCIES.map(Requests::new);
+        Self { reads, scans, writes, rows: Sizes::default(), tombstones: Sizes::default() }
+    }
 }
 
 impl TableLoad {
@@ -68,7 +96,7 @@ impl TableLoad {
     }
 
     /// Counts the rows and tombstones that a read passed.
-    pub(crate) fn went_past(&self, rows: u64, tombstones: u64) {
+    fn went_past(&self, rows: u64, tombstones: u64) {
         self.rows.record(rows, 1);
         self.tombstones.record(tombstones, 1);
     }
@@ -98,13 +126,28 @@ impl Timed {
     pub fn end(&self) {
         self.load.writes.end(self.began);
     }
+
+    /// Nothing was written: the write begins anew, with a [`Timed`] of its own.
+    #[cold]
+    pub fn not_begun(&self) {
+        self.load.writes.not_begun(self.began);
+    }
 }
 
 /// How long requests take, in nanoseconds.
-#[derive(Default)]
 pub(crate) struct Requests {
     count: Cell<u64>,
-    looked_at: RefCell<Option<Box<(Decaying, Rate)>>>,
+    /// The number of requests from which on the next one that begins is measured.
+    next: Cell<u64>,
+    latency: Latency,
+    looked_at: RefCell<Option<Box<LookedAt>>>,
+}
+
+/// Measured requests.
+struct LookedAt {
+    times: Decaying,
+    rate: Rate,
+    published: Sampled,
 }
 
 impl fmt::Debug for Requests {
@@ -114,11 +157,40 @@ impl fmt::Debug for Requests {
 }
 
 impl Requests {
+    fn new(latency: Latency) -> Self {
+        Self { count: Cell::new(0), next: Cell::new(0), latency, looked_at: RefCell::new(None) }
+    }
+
     /// When the next request begins, if it is one to be measured.
     #[inline]
     pub(crate) fn begin(&self) -> Option<Instant> {
-        let count = self.count.get();
-        (count < FIRST || count.is_multiple_of(EVERY)).then(reactor::now)
+        if self.count.get() < self.next.get() { None } else { self.begin_measured() }
+    }
+
+    /// One of [`EVERY`] requests is measured also where many are under way: the fastest of several would
+    /// stand for all that were not measured.
+    #[cold]
+    fn begin_measured(&self) -> Option<Instant> {
+        let (count, next) = (self.count.get(), self.next.get());
+        if count + 1 >= FIRST {
+            self.next.set((count / EVERY + 1) * EVERY);
+        }
+        (count < FIRST || next > 0).then(reactor::now)
+    }
+
+    /// A request that [`Self::begin`] was called for begins anew: the next one is measured in its place.
+    #[cold]
+    pub(crate) fn not_begun(&self, began: Option<Instant>) {
+        if began.is_some() && self.next.get() > 0 {
+            self.next.set(self.count.get());
+        }
+    }
+
+    /// Publishes the requests that were not measured.
+    fn settle(&self) {
+        if let Some(looked_at) = self.looked_at.borrow().as_deref() {
+            looked_at.published.settle(self.count.get());
+        }
     }
 
     /// A request is over that began so.
@@ -135,9 +207,13 @@ impl Requests {
     fn look(&self, began: Instant, count: u64) {
         let now = reactor::now();
         let mut looked_at = self.looked_at.borrow_mut();
-        let (times, rate) =
-            &mut **looked_at.get_or_insert_with(|| Box::new((Decaying::new(now), Rate::new(began))));
+        let looked_at = looked_at.get_or_insert_with(|| {
+            let published = Sampled::new(histogram(self.latency));
+            Box::new(LookedAt { times: Decaying::new(now), rate: Rate::new(began), published })
+        });
+        let LookedAt { times, rate, published } = &mut **looked_at;
         let took = u64::try_from(now.since(began).as_nanos()).unwrap_or(u64::MAX);
+        published.record(took / 1000, self.count.get());
         times.record(took, stands_for(count), now);
         rate.look(now, self.count.get());
     }
@@ -146,7 +222,9 @@ impl Requests {
     fn told(&self) -> Told {
         let count = self.count.get();
         let mut looked_at = self.looked_at.borrow_mut();
-        let Some((times, rate)) = looked_at.as_deref_mut() else { return Told { count, ..Told::default() } };
+        let Some(LookedAt { times, rate, .. }) = looked_at.as_deref_mut() else {
+            return Told { count, ..Told::default() };
+        };
         let now = reactor::now();
         rate.look(now, count);
         Told { count, per_second: rate.per_second, weights: times.weights(now) }
@@ -260,10 +338,35 @@ impl Batches {
 }
 
 /// Request statistics of a shard's tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Loads {
     tables: RefCell<HashMap<TableId, Rc<TableLoad>, foldhash::fast::FixedState>>,
     pub(crate) batches: Batches,
+    cas_reads: Rc<Histogram>,
+    cas_writes: Rc<Histogram>,
+}
+
+impl Loads {
+    /// No requests so far. The histograms are registered, since they are published without a request too.
+    pub(crate) fn new() -> Self {
+        LATENCIES.into_iter().for_each(|latency| drop(histogram(latency)));
+        Self {
+            tables: RefCell::default(),
+            batches: Batches::default(),
+            cas_reads: histogram(CAS_READ_LATENCY),
+            cas_writes: histogram(CAS_WRITE_LATENCY),
+        }
+    }
+
+    /// Records a serial read that began at `began`.
+    pub(crate) fn cas_read_ended(&self, began: Instant) {
+        self.cas_reads.record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Records a conditional write that began at `began`.
+    pub(crate) fn cas_write_ended(&self, began: Instant) {
+        self.cas_writes.record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+    }
 }
 
 impl Engine {
@@ -280,13 +383,30 @@ impl Engine {
         Rc::clone(tables.entry(table.id()).or_default())
     }
 
+    /// Brings the metrics up to date, latencies with the requests that were not measured. There may be
+    /// thousands of tables, so other tasks run in between. Call before the metrics are read.
+    pub async fn settle_metrics(&self) {
+        self.settle_statements();
+        for (_, load) in self.each_load() {
+            [&load.reads, &load.scans, &load.writes].into_iter().for_each(Requests::settle);
+            reactor::maybe_yield().await;
+        }
+    }
+
+    fn each_load(&self) -> Vec<(TableId, Rc<TableLoad>)> {
+        self.loads().tables.borrow().iter().map(|(id, load)| (*id, Rc::clone(load))).collect()
+    }
+
+    /// Counts the rows and tombstones that a read of the table passed.
+    pub(crate) fn went_past(&self, table: &Table, rows: u64, tombstones: u64) {
+        self.load_of(table).went_past(rows, tombstones);
+        self.statements().tombstones_read(tombstones);
+    }
+
     /// The statistics of one kind of request, for each table that had any request. There may be thousands, so
     /// other tasks run in between.
     pub(crate) async fn told(&self, of: Of) -> Vec<(TableId, Told)> {
-        let tables: Vec<_> = {
-            let tables = self.loads().tables.borrow();
-            tables.iter().map(|(id, load)| (*id, Rc::clone(load))).collect()
-        };
+        let tables = self.each_load();
         let told = |load: &TableLoad| match of {
             Of::Reads => load.reads.told(),
             Of::Scans => load.scans.told(),
@@ -308,6 +428,30 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn the_histogram_has_every_request_and_one_of_many_is_measured() {
+        reactor::sim::run_one(1, || async {
+            let requests = Requests::new(LATENCIES[0]);
+            for _ in 0..1000 {
+                requests.end(requests.begin());
+            }
+            let count = || histogram(LATENCIES[0]).snapshot().count;
+            assert_eq!(count(), 769, "up to the last one that was measured");
+            requests.settle();
+            assert_eq!(count(), 1000);
+            let begun: Vec<_> = (0..100).map(|_| requests.begin()).collect();
+            assert_eq!(begun.iter().flatten().count(), 0);
+            for began in begun {
+                requests.end(began);
+            }
+            let began = requests.begin();
+            assert!(began.is_some(), "the first beyond 1024");
+            assert!(requests.begin().is_none());
+            requests.not_begun(began);
+            assert!(requests.begin().is_some(), "in its place");
+        });
+    }
 
     #[test]
     fn quantiles_are_ends_of_cassandras_buckets_and_fade() {

@@ -39,6 +39,11 @@ async fn told(engine: Engine) {
             other => panic!("{statement}: {other:?}"),
         }
     }
+    let refused = |kind: &str| {
+        let name = format!("scylla_storage_proxy_coordinator_{kind}_unavailable");
+        reactor::metrics::counter(&name, "", &[]).get()
+    };
+    assert_eq!(["read", "cas_read", "write", "cas_write"].map(refused), [4, 2, 3, 2]);
     for (statement, consistency) in
         [("SELECT * FROM system.local", QUORUM), ("SELECT * FROM system_views.clients", TWO)]
     {

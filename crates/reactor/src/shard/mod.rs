@@ -20,7 +20,7 @@ use crate::file::buffer::BufferPool;
 use crate::io::{self as disk_io, Disks, Io};
 use crate::log::LogState;
 use crate::mesh::MeshEnd;
-use crate::metrics::Registry;
+use crate::metrics::{Load, Registry};
 use crate::op::OpTable;
 use crate::sched::{BACKGROUND_SLICE_MIN_NS, Group, Sched};
 use crate::signal::SignalState;
@@ -41,6 +41,7 @@ pub(crate) struct Shard {
     pub(crate) ops: RefCell<OpTable>,
     pub(crate) mesh: MeshEnd,
     pub(crate) metrics: Registry,
+    pub(crate) load: Load,
     pub(crate) log: LogState,
     pub(crate) buffers: Rc<BufferPool>,
     pub(crate) signals: Rc<SignalState>,
@@ -128,6 +129,7 @@ impl Shard {
             ops: RefCell::new(OpTable::new()),
             mesh: parts.mesh,
             metrics: Registry::new(),
+            load: Load::since(now.0),
             log: LogState::new(),
             buffers: BufferPool::new(parts.pool_bytes_max),
             signals: Rc::new(SignalState::new()),

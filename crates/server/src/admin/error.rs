@@ -38,6 +38,11 @@ impl ApiError {
         Self { status: StatusCode::FORBIDDEN, message: message.into() }
     }
 
+    /// The path is known, but not with this method (405); axum adds `Allow`.
+    pub(crate) fn wrong_method(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, message: message.into() }
+    }
+
     /// The body has an unsupported type (415).
     pub(crate) fn unsupported_type(message: impl Into<String>) -> Self {
         Self { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, message: message.into() }

@@ -18,6 +18,8 @@ use super::bridge::Bridge;
 use super::error::ApiError;
 use super::node;
 
+/// The bounds of a histogram's buckets are the powers of two up to this one: in microseconds, 67 seconds.
+const GREATEST_BOUND: u32 = 26;
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn router(bridge: Bridge) -> Router {
@@ -71,18 +73,17 @@ fn render(shards: Vec<Vec<Sample>>) -> String {
     text
 }
 
-/// Appends a histogram. Buckets end at powers of two, so the set of bounds does not depend on the values.
+/// Appends a histogram. The bounds are the same whatever the values: the sum over shards of one bound would
+/// lack the shards that do not have it.
 fn buckets(text: &mut String, family: &str, labels: &str, histogram: &HistogramSnapshot) {
     let mut seen = 0;
     let mut left = histogram.buckets.iter().peekable();
-    let mut exponent = 0;
-    while left.peek().is_some() && exponent < u64::BITS {
+    for exponent in 0..=GREATEST_BOUND {
         let end = 1u64 << exponent;
         while let Some((_, count)) = left.next_if(|(bucket_end, _)| *bucket_end <= end) {
             seen += count;
         }
         let _ = writeln!(text, "{family}_bucket{{{labels},le=\"{end}\"}} {seen}");
-        exponent += 1;
     }
     let _ = writeln!(text, "{family}_bucket{{{labels},le=\"+Inf\"}} {}", histogram.count);
     let _ = writeln!(text, "{family}_sum{{{labels}}} {}", histogram.sum);
@@ -127,6 +128,7 @@ mod tests {
     fn buckets_are_cumulative_and_end_with_all() {
         let histogram =
             HistogramSnapshot { buckets: vec![(1, 2), (3, 1), (4, 1), (1 << 63, 1)], sum: 12, count: 5 };
+        let bounds = |text: &str| text.lines().filter(|line| line.contains("_bucket{")).count();
         let text = render(vec![vec![sample("took", &[], Value::Histogram(histogram))]]);
         for line in [
             "took_bucket{shard=\"0\",le=\"1\"} 2",
@@ -141,5 +143,6 @@ mod tests {
         }
         let empty = render(vec![vec![sample("took", &[], Value::Histogram(HistogramSnapshot::default()))]]);
         assert!(empty.contains("took_bucket{shard=\"0\",le=\"+Inf\"} 0"), "{empty}");
+        assert_eq!((bounds(&text), bounds(&empty)), (28, 28), "the same for all values");
     }
 }

@@ -78,6 +78,12 @@ impl Ports {
         })
     }
 
+    /// The addresses of the REST API and of the metrics, if they are bound.
+    pub fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        let of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|port| port.local_addr().ok());
+        (of(&self.api), of(&self.prometheus))
+    }
+
     /// Starts the thread; it answers requests once a shard is attached.
     ///
     /// # Errors

@@ -142,7 +142,10 @@ pub(super) async fn samples() -> Result<Vec<Vec<Sample>>, ApiError> {
     let calls: Vec<_> = (0..reactor::shard_count())
         .map(|shard| {
             mesh::call(shard, Group::ADMIN, || async {
-                let mut samples = reactor::metrics::snapshot();
+                if let Some(shard) = reactor::local::<Shard>() {
+                    shard.native.settle_metrics().await;
+                }
+                let mut samples = reactor::metrics::collect().await;
                 if let Some(shard) = reactor::local::<Shard>() {
                     samples.extend(super::storage_samples::of(&shard).await);
                 }

@@ -1,6 +1,7 @@
 //! Metrics of the storage, taken at each scrape; they have ScyllaDB's names if it has the same metric.
 
 use reactor::metrics::{Sample, Value};
+use storage::TableReport;
 
 use crate::boot::Shard;
 
@@ -88,39 +89,35 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
         return samples;
     }
     for report in &reports {
-        let labels =
-            || vec![("cf".to_owned(), report.name.clone()), ("ks".to_owned(), report.keyspace.clone())];
-        push("scylla_column_family_live_sstable", "Table files.", labels(), gauge(report.files as u64));
-        push(
-            "scylla_column_family_live_disk_space",
-            "Bytes of table files in use.",
-            labels(),
-            gauge(report.file_bytes),
-        );
-        push(
-            "scylla_column_family_total_disk_space",
-            "Bytes of table files on the disk, snapshots not counted.",
-            labels(),
-            gauge(report.file_bytes),
-        );
-        push(
-            "scylla_column_family_pending_tasks",
-            "Memtables that are sealed and on their way to a file.",
-            labels(),
-            gauge(report.pending_flushes as u64),
-        );
-        push(
-            "scylla_column_family_memtable_partitions",
-            "Partitions in memtables.",
-            labels(),
-            gauge(report.memtable_partitions as u64),
-        );
-        push(
-            "scylla_column_family_tablet_count",
-            "Tablets on this shard.",
-            labels(),
-            gauge(report.tablets as u64),
-        );
+        append_table(report, &mut samples);
+        reactor::maybe_yield().await;
     }
     samples
+}
+
+fn append_table(report: &TableReport, samples: &mut Vec<Sample>) {
+    for (name, help, level) in [
+        ("scylla_column_family_live_sstable", "Table files.", report.files as u64),
+        ("scylla_column_family_live_disk_space", "Bytes of table files in use.", report.file_bytes),
+        (
+            "scylla_column_family_total_disk_space",
+            "Bytes of table files on the disk, snapshots not counted.",
+            report.file_bytes,
+        ),
+        (
+            "scylla_column_family_pending_tasks",
+            "Memtables that are sealed and on their way to a file.",
+            report.pending_flushes as u64,
+        ),
+        (
+            "scylla_column_family_memtable_partitions",
+            "Partitions in memtables.",
+            report.memtable_partitions as u64,
+        ),
+        ("scylla_column_family_tablet_count", "Tablets on this shard.", report.tablets as u64),
+    ] {
+        let labels = vec![("cf".to_owned(), report.name.clone()), ("ks".to_owned(), report.keyspace.clone())];
+        let value = Value::Gauge(i64::try_from(level).unwrap_or(i64::MAX));
+        samples.push(Sample { name: name.to_owned(), help: help.to_owned(), labels, value });
+    }
 }

@@ -78,6 +78,11 @@ const SETTERS: &[(&str, Setter)] = &[
     }),
     ("commitlog_total_space", |c, v| size(v).map(|v| c.commitlog_bytes_max = Some(v))),
     ("commitlog_total_space_in_mb", |c, v| {
+        // ScyllaDB's file has -1, which leaves it to the node.
+        if matches!(v, Value::Integer(-1)) {
+            c.commitlog_bytes_max = None;
+            return Ok(());
+        }
         count(v, 1, 1 << 40).map(|v| c.commitlog_bytes_max = Some(v << 20))
     }),
     ("commitlog_replay_ignore_errors", |c, v| flag(v).map(|v| c.commitlog_replay_ignore_errors = v)),

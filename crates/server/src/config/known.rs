@@ -279,7 +279,6 @@ pub(super) const KEYS: &[&str] = &[
 /// Prefixes of keys whose feature is missing, and the name of the feature: such a key cannot have an effect.
 const ABSENT: &[(&str, &str)] = &[
     ("coordinator_read_size", "limits on what a read takes in memory are"),
-    ("default_secondary_index", "secondary indexes are"),
     ("denylist_", "a list of denied partitions is"),
     ("intersect_filtering_query", "storage-attached indexes are"),
     ("local_read_size", "limits on what a read takes in memory are"),
@@ -325,8 +324,13 @@ pub(super) fn meaning(key: &str, value: &Value) -> Meaning {
     }
 }
 
-/// The missing feature because of which a known key has no effect; `None` if no such feature is listed.
-pub(super) fn absent(key: &str) -> Option<&'static str> {
+/// The missing feature because of which a known key has no effect; `None` if no such feature is listed, or
+/// the value does not ask for it.
+pub(super) fn absent(key: &str, value: &Value) -> Option<&'static str> {
+    // Which kind of index is made where none is named: the statement that makes one is refused.
+    if matches!(value, Value::Null | Value::Bool(false)) || key.starts_with("default_secondary_index") {
+        return None;
+    }
     ABSENT.iter().find(|(beginning, _)| key.starts_with(beginning)).map(|(_, what)| *what)
 }
 

@@ -3,7 +3,8 @@
 use super::*;
 
 fn parse(text: &str) -> Result<(Config, Vec<String>), String> {
-    Config::from_yaml(Path::new("c.yaml"), text).map_err(|e| e.to_string())
+    let (config, remarks) = Config::from_yaml(Path::new("c.yaml"), text).map_err(|e| e.to_string())?;
+    Ok((config, remarks.warnings.into_iter().chain(remarks.without_effect).collect()))
 }
 
 #[test]
@@ -217,7 +218,84 @@ fn keys_of_both_worlds_are_understood() {
     assert!(parse("sstable_summary_ratio: 2\n").is_err() && parse("column_index_size: 1\n").is_err());
     assert_eq!(config.data_dir.as_deref(), Some(Path::new("/d")));
     assert_eq!(config.memory_bytes, Some(512 << 20));
-    assert_eq!(warnings, ["c.yaml:12: 'num_tokens' has no effect yet"]);
+    assert_eq!(warnings, ["c.yaml: keys without effect here: num_tokens"]);
+}
+
+/// The keys that are set in the `cassandra.yaml` that Cassandra 5.0 comes with, and their values.
+const STOCK_CASSANDRA: &str = "\
+cluster_name: 'Test Cluster'\nnum_tokens: 16\nallocate_tokens_for_local_replication_factor: 3\n\
+hinted_handoff_enabled: true\nmax_hint_window: 3h\nhinted_handoff_throttle: 1024KiB\nmax_hints_delivery_threads: 2\n\
+hints_flush_period: 10000ms\nmax_hints_file_size: 128MiB\nauto_hints_cleanup_enabled: false\n\
+batchlog_replay_throttle: 1024KiB\nauthenticator:\n  class_name: AllowAllAuthenticator\n\
+authorizer:\n  class_name: AllowAllAuthorizer\nrole_manager:\n  class_name: CassandraRoleManager\n  parameters:\n\
+network_authorizer:\n  class_name: AllowAllNetworkAuthorizer\ncidr_authorizer:\n  class_name: AllowAllCIDRAuthorizer\n\
+roles_validity: 2000ms\npermissions_validity: 2000ms\ncredentials_validity: 2000ms\n\
+partitioner: org.apache.cassandra.dht.Murmur3Partitioner\ncdc_enabled: false\ndisk_failure_policy: stop\n\
+commit_failure_policy: stop\nprepared_statements_cache_size:\nkey_cache_size:\nkey_cache_save_period: 4h\n\
+row_cache_size: 0MiB\nrow_cache_save_period: 0s\ncounter_cache_size:\ncounter_cache_save_period: 7200s\n\
+commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\ncommitlog_segment_size: 32MiB\n\
+commitlog_disk_access_mode: legacy\nseed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    \
+parameters:\n      - seeds: \"127.0.0.1:7000\"\nconcurrent_reads: 32\nconcurrent_writes: 32\n\
+concurrent_counter_writes: 32\nconcurrent_materialized_view_writes: 32\nmemtable_allocation_type: heap_buffers\n\
+index_summary_capacity:\nindex_summary_resize_interval: 60m\ntrickle_fsync: false\ntrickle_fsync_interval: 10240KiB\n\
+storage_port: 7000\nssl_storage_port: 7001\nlisten_address: localhost\nstart_native_transport: true\n\
+native_transport_port: 9042\nnative_transport_allow_older_protocols: true\nrpc_address: localhost\n\
+rpc_keepalive: true\nincremental_backups: false\nsnapshot_before_compaction: false\nauto_snapshot: true\n\
+snapshot_links_per_second: 0\ncolumn_index_cache_size: 2KiB\nconcurrent_materialized_view_builders: 1\n\
+compaction_throughput: 64MiB/s\nsstable_preemptive_open_interval: 50MiB\nuuid_sstable_identifiers_enabled: false\n\
+read_request_timeout: 5000ms\nrange_request_timeout: 10000ms\nwrite_request_timeout: 2000ms\n\
+counter_write_request_timeout: 5000ms\ncas_contention_timeout: 1000ms\ntruncate_request_timeout: 60000ms\n\
+request_timeout: 10000ms\nslow_query_log_timeout: 500ms\nendpoint_snitch: SimpleSnitch\n\
+dynamic_snitch_update_interval: 100ms\ndynamic_snitch_reset_interval: 600000ms\n\
+dynamic_snitch_badness_threshold: 1.0\ncrypto_provider:\n  - class_name: \
+org.apache.cassandra.security.DefaultCryptoProvider\n    parameters:\n      - fail_on_missing_provider: \"false\"\n\
+server_encryption_options:\n  internode_encryption: none\n  legacy_ssl_storage_port_enabled: false\n\
+client_encryption_options:\n  enabled: false\n  keystore: conf/.keystore\ninternode_compression: dc\n\
+inter_dc_tcp_nodelay: false\ntrace_type_query_ttl: 1d\ntrace_type_repair_ttl: 7d\n\
+user_defined_functions_enabled: false\ntransparent_data_encryption_options:\n  enabled: false\n\
+tombstone_warn_threshold: 1000\ntombstone_failure_threshold: 100000\nreplica_filtering_protection:\n  \
+cached_rows_warn_threshold: 2000\n  cached_rows_fail_threshold: 32000\nbatch_size_warn_threshold: 5KiB\n\
+batch_size_fail_threshold: 50KiB\nunlogged_batch_across_partitions_warn_threshold: 10\n\
+audit_logging_options:\n  enabled: false\n  logger:\n    - class_name: BinAuditLogger\n\
+diagnostic_events_enabled: false\nrepaired_data_tracking_for_range_reads_enabled: false\n\
+repaired_data_tracking_for_partition_reads_enabled: false\nreport_unconfirmed_repaired_data_mismatches: false\n\
+materialized_views_enabled: false\nsasi_indexes_enabled: false\ntransient_replication_enabled: false\n\
+drop_compact_storage_enabled: false\ndefault_secondary_index: legacy_local_table\n\
+default_secondary_index_enabled: true\nstorage_compatibility_mode: CASSANDRA_4\n";
+
+/// As [`STOCK_CASSANDRA`], of ScyllaDB's documented defaults.
+const STOCK_SCYLLA: &str = "\
+num_tokens: 256\ncommitlog_sync: periodic\ncommitlog_sync_period_in_ms: 10000\ncommitlog_segment_size_in_mb: 32\n\
+schema_commitlog_segment_size_in_mb: 128\nseed_provider:\n  - class_name: \
+org.apache.cassandra.locator.SimpleSeedProvider\n    parameters:\n      - seeds: \"127.0.0.1\"\n\
+listen_address: localhost\nnative_transport_port: 9042\nnative_shard_aware_transport_port: 19042\n\
+read_request_timeout_in_ms: 5000\nwrite_request_timeout_in_ms: 2000\ncas_contention_timeout_in_ms: 1000\n\
+endpoint_snitch: SimpleSnitch\nrpc_address: localhost\napi_port: 10000\napi_address: 127.0.0.1\n\
+batch_size_warn_threshold_in_kb: 128\nbatch_size_fail_threshold_in_kb: 1024\n\
+partitioner: org.apache.cassandra.dht.Murmur3Partitioner\ncommitlog_total_space_in_mb: -1\n\
+murmur3_partitioner_ignore_msb_bits: 12\nforce_schema_commit_log: true\nconsistent_cluster_management: true\n\
+tablets_mode_for_new_keyspaces: enabled\nauto_adjust_flush_quota: false\nstrict_is_not_null_in_views: true\n\
+maintenance_socket: ignore\nenable_create_table_with_compact_storage: false\n\
+rf_rack_valid_keyspaces: false\n";
+
+#[test]
+fn a_stock_file_gives_one_line_and_no_warning() {
+    for (name, text) in [("cassandra.yaml", STOCK_CASSANDRA), ("scylla.yaml", STOCK_SCYLLA)] {
+        let (_, remarks) = Config::from_yaml(Path::new(name), text).unwrap();
+        assert_eq!(remarks.warnings, [""; 0], "{name}");
+        let line = remarks.without_effect.unwrap();
+        assert!(line.starts_with(&format!("{name}: keys without effect here: num_tokens, ")), "{line}");
+    }
+    let (_, said) =
+        parse("materialized_views_enabled: true\nnum_tokens: 16\nread_thresholds_enabled: true\n").unwrap();
+    assert_eq!(
+        said,
+        [
+            "c.yaml:1: 'materialized_views_enabled' has no effect yet: materialized views are not supported",
+            "c.yaml:3: 'read_thresholds_enabled' has no effect yet: limits on what a read takes in memory are not supported",
+            "c.yaml: keys without effect here: num_tokens",
+        ]
+    );
 }
 
 #[test]

@@ -220,8 +220,8 @@ mod tests {
 
     fn config(text: &str) -> Result<Config, String> {
         Config::from_yaml(Path::new("x.yaml"), text)
-            .map(|(config, warnings)| {
-                assert_eq!(warnings, Vec::<String>::new());
+            .map(|(config, remarks)| {
+                assert_eq!(remarks, crate::config::Remarks::default());
                 config
             })
             .map_err(|error| error.to_string())

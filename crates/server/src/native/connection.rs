@@ -402,10 +402,12 @@ impl Connection {
         let mut held = self.hold(admitted, room);
         let heavy = dispatch::is_heavy(&header);
         let working = Working::begin(&self.session, heavy);
+        let began = self.session.native.latency.begin();
         if heavy {
             let deadline = Deadline::after(self.session.native.config.request_timeout);
             reactor::spawn_now(Group::STATEMENT, move || async move {
                 dispatch::answer_heavy(working.session(), header, body, deadline).await;
+                working.session().native.latency.end(began);
                 working.session().keep_room(held.take_room());
                 drop((held, working));
             });
@@ -413,6 +415,7 @@ impl Connection {
         }
         reactor::spawn_now(Group::STATEMENT, move || async move {
             reactor::in_place!(dispatch::answer(working.session(), header, body, left));
+            working.session().native.latency.end(began);
             working.session().keep_room(held.take_room());
             drop((held, working));
         });

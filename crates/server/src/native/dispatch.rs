@@ -5,7 +5,7 @@ mod handshake;
 use std::rc::Rc;
 
 use query::{AtOnce, BoundValues, ClientState, Left, OneRow, QueryError, Response};
-use reactor::{Deadline, Group};
+use reactor::{Deadline, Group, Instant};
 use storage::ReadNotes;
 use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
@@ -75,6 +75,8 @@ pub(super) fn answer_at_once(
     let Some(row) = wire::request::execute_id(body).and_then(|id| engine.one_row(id)) else {
         return Err(Left::Untried);
     };
+    let latency = &session.native.latency;
+    let began = latency.begin();
     let extensions = session.extensions.get();
     // Errors are reported when the request is decoded again.
     let mut values = BoundValues::new();
@@ -85,7 +87,7 @@ pub(super) fn answer_at_once(
     }
     let request = (parameters, &values[..]);
     if row.writes {
-        return begin_write(session, header, &row, request, admit);
+        return begin_write(session, header, (&row, began), request, admit);
     }
     let mut response = Response { body: session.native.take_buffer(), ..Response::default() };
     let client = session.client.borrow();
@@ -104,6 +106,9 @@ pub(super) fn answer_at_once(
         session.requests.set(session.requests.get() + 1);
         session.native.count(result);
         write_result(session, header, result, &response);
+        latency.end(began);
+    } else {
+        latency.not_begun(began);
     }
     session.native.give_buffer(response.body);
     answered.map(drop)
@@ -114,11 +119,14 @@ pub(super) fn answer_at_once(
 fn begin_write(
     session: &Rc<Session>,
     header: &FrameHeader,
-    row: &OneRow,
+    (row, began): (&OneRow, Option<Instant>),
     request: (&QueryParameters<'_>, &[ValueRef<'_>]),
     admit: impl FnOnce() -> Option<Option<Held>>,
 ) -> Result<(), Left> {
-    let Some(held) = admit() else { return Err(Left::Untried) };
+    let Some(held) = admit() else {
+        session.native.latency.not_begun(began);
+        return Err(Left::Untried);
+    };
     let client = session.client.borrow();
     let timed = session.native.engine.time(row);
     let begun = session.native.engine.begin_write(&client, row, request);
@@ -127,16 +135,21 @@ fn begin_write(
         Ok(AtOnce::Writing(writing)) => {
             session.requests.set(session.requests.get() + 1);
             let working = Working::begin(session, false);
-            let begun = PendingWrite { working, header: *header, writing, timed, held };
+            let begun = PendingWrite { working, header: *header, writing, timed, began, held };
             session.native.writes.join(begun);
             return Ok(());
         }
-        Ok(AtOnce::Left(left)) => return Err(left),
+        Ok(AtOnce::Left(left)) => {
+            timed.not_begun();
+            session.native.latency.not_begun(began);
+            return Err(left);
+        }
         Ok(AtOnce::Done) => Ok(()),
         Err(error) => Err(error),
     };
     session.requests.set(session.requests.get() + 1);
     end_write(session, header, ended);
+    session.native.latency.end(began);
     Ok(())
 }
 
@@ -250,7 +263,7 @@ async fn execute(
     if let (Some(trace), Some(reads)) = (&mut response.trace, reads) {
         trace.reads(reads.take());
     }
-    native.count(&result);
+    native.count_kind(header.opcode, &result);
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);
     }

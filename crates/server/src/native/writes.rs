@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use query::{Timed, Writing};
-use reactor::Group;
+use reactor::{Group, Instant};
 use wire::frame::FrameHeader;
 
 use super::dispatch;
@@ -32,6 +32,8 @@ pub(super) struct PendingWrite {
     pub(super) writing: Writing,
     /// Measures the latency of the write.
     pub(super) timed: Timed,
+    /// When the request began, if it is measured.
+    pub(super) began: Option<Instant>,
     /// The permits of the request; `None` for a client without a socket.
     pub(super) held: Option<Held>,
 }
@@ -113,7 +115,9 @@ impl WriteLine {
             let begun = line.pop_front().expect("whoever was polled is there");
             drop(line);
             begun.timed.end();
-            dispatch::end_write(begun.working.session(), &begun.header, ended);
+            let session = begun.working.session();
+            dispatch::end_write(session, &begun.header, ended);
+            session.native.latency.end(begun.began);
             // Buffers are returned first: the next request is about to begin.
             let PendingWrite { working, writing, held, .. } = begun;
             drop((writing, held, working));

@@ -76,6 +76,8 @@ impl Reader<'_> {
                 self.engine.replicator().note_read(&command.table, &key.key);
             }
             self.went_past(command, before, rows)?;
+        } else {
+            load.reads.not_begun(began);
         }
         Ok(read)
     }
@@ -133,7 +135,7 @@ impl Reader<'_> {
     /// Behind each read.
     fn went_past(&self, command: &ReadCommand, before: usize, rows: &mut Rows<'_>) -> Result<(), QueryError> {
         let scanned = std::mem::take(&mut rows.scanned);
-        self.engine.load_of(&command.table).went_past(scanned, rows.tombstones.seen);
+        self.engine.went_past(&command.table, scanned, rows.tombstones.seen);
         if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
     }
 

@@ -60,7 +60,7 @@ pub(super) async fn unknown_path(uri: Uri) -> ApiError {
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> ApiError {
-    ApiError::bad(format!("{method} is not possible on {}", uri.path()))
+    ApiError::wrong_method(format!("{method} is not possible on {}", uri.path()))
 }
 
 /// A UUID as text.
