@@ -22,6 +22,7 @@ type ByCondition = [Rc<Counter>; 2];
 struct AtOnce {
     reads: Cell<u64>,
     rows: Cell<u64>,
+    unpaged: Cell<u64>,
     /// By [`StatementKind`].
     writes: [Cell<u64>; 4],
 }
@@ -114,11 +115,12 @@ impl Statements {
     /// Counts a read of one row that was answered at once.
     #[inline]
     pub(crate) fn point_read(&self, plan: &SelectPlan, parameters: &QueryParameters<'_>, rows: usize) {
-        let AtOnce { reads, rows: all, .. } = &self.at_once;
+        let AtOnce { reads, rows: all, unpaged, .. } = &self.at_once;
         reads.set(reads.get() + 1);
         all.set(all.get() + rows as u64);
-        if parameters.page_size.is_none() || plan.bypass_cache {
-            self.look(plan, parameters);
+        unpaged.set(unpaged.get() + u64::from(parameters.page_size.is_none()));
+        if plan.bypass_cache | plan.reversed {
+            self.look(plan);
         }
     }
 
@@ -134,7 +136,8 @@ impl Statements {
         match plan {
             Plan::Select(plan) => {
                 self.reads.inc();
-                self.look(plan, parameters);
+                self.unpaged.add(u64::from(parameters.page_size.is_none()));
+                self.look(plan);
             }
             Plan::Modify(plan) => self.of_kind(plan.kind)[usize::from(plan.condition.is_some())].inc(),
             _ => {}
@@ -142,9 +145,8 @@ impl Statements {
     }
 
     #[cold]
-    fn look(&self, plan: &SelectPlan, parameters: &QueryParameters<'_>) {
+    fn look(&self, plan: &SelectPlan) {
         for (holds, counter) in [
-            (parameters.page_size.is_none(), &self.unpaged),
             (plan.reversed, &self.reversed),
             (plan.bypass_cache, &self.bypass_cache),
             (!plan.restrictions.filters.is_empty(), &self.filtered),
@@ -214,6 +216,7 @@ impl Statements {
         self.cached_bytes.set(cached_bytes as i64);
         self.reads.add(self.at_once.reads.take());
         self.rows_read.add(self.at_once.rows.take());
+        self.unpaged.add(self.at_once.unpaged.take());
         for kind in [StatementKind::Insert, StatementKind::Update, StatementKind::Delete] {
             self.of_kind(kind)[0].add(self.at_once.writes[kind as usize].take());
         }
