@@ -125,7 +125,7 @@ impl Sstable {
     /// # Errors
     /// [`SstableError`] with the component and the kind of damage; the file is then not usable.
     pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
-        Self::open_as(dir, descriptor, table, None, false).await
+        Self::open_cold(dir, descriptor, table, None, false).await
     }
 
     /// As [`Sstable::open`], but a damaged or lost summary or filter is rebuilt from the index, in memory:
@@ -138,7 +138,7 @@ impl Sstable {
         descriptor: Descriptor,
         table: &Rc<Table>,
     ) -> Result<Self, SstableError> {
-        Self::open_as(dir, descriptor, table, None, true).await
+        Self::open_cold(dir, descriptor, table, None, true).await
     }
 
     /// As [`Sstable::open`], for use within a shard's memory. The memory of the file's components counts
@@ -153,7 +153,7 @@ impl Sstable {
         table: &Rc<Table>,
         within: (&ComponentMemory, &IndexPages),
     ) -> Result<Self, SstableError> {
-        Self::open_as(dir, descriptor, table, Some(within), true).await
+        Self::open_cold(dir, descriptor, table, Some(within), true).await
     }
 
     /// Whether a component was rebuilt in memory when the file was opened: the one on the disk is not usable.

@@ -14,6 +14,9 @@ use crate::maps::ring::tokens_of_next;
 use crate::maps::{ReplicaMap, TabletStep};
 use crate::nodes::{NodeRecord, NodeState, OwnFacts};
 
+/// How often a change is planned that others overtake.
+const PLANS_MAX: u32 = 8;
+
 /// Tablets of one table that take a step at once, at most.
 const STEPS_MAX: usize = 1024;
 
@@ -21,6 +24,18 @@ const STEPS_MAX: usize = 1024;
 pub struct Turn {
     pub(super) control: Rc<ControlPlane>,
     pub(super) _permit: Permit,
+}
+
+/// Plans again what was overtaken: an earlier turn, or an earlier leader, may have left a command in the log
+/// whose end it did not see. A node that starts is told no such thing.
+async fn planned_again<T>(mut plan: impl AsyncFnMut() -> Result<T, ClusterError>) -> Result<T, ClusterError> {
+    let mut plans = 1;
+    loop {
+        match plan().await {
+            Err(ClusterError::Refused(Refusal::Overtaken)) if plans < PLANS_MAX => plans += 1,
+            planned => return planned,
+        }
+    }
 }
 
 impl Turn {
@@ -159,6 +174,10 @@ impl Turn {
     /// [`ClusterError::Refused`] for a node that left, an address of another node, and a directory that is
     /// older than what the cluster has seen; otherwise as [`Turn::change`].
     pub(crate) async fn add_node(&self, facts: &OwnFacts) -> Result<(NodeNumber, u64), ClusterError> {
+        planned_again(async || self.plan_node(facts).await).await
+    }
+
+    async fn plan_node(&self, facts: &OwnFacts) -> Result<(NodeNumber, u64), ClusterError> {
         let state = self.control.group.state();
         let refused = |reason: String| Err(Refusal::Misfit(reason).into());
         let known = state.nodes().values().find(|node| node.host_id == facts.host_id);
@@ -200,6 +219,10 @@ impl Turn {
     /// [`ClusterError::Refused`] for a node that is not known, another data center or rack than before, and a
     /// directory that is older than what the cluster has seen.
     pub(crate) async fn announce(&self, facts: &OwnFacts) -> Result<u64, ClusterError> {
+        planned_again(async || self.plan_announcement(facts).await).await
+    }
+
+    async fn plan_announcement(&self, facts: &OwnFacts) -> Result<u64, ClusterError> {
         let state = self.control.group.state();
         let Some(known) = state.nodes().values().find(|node| node.host_id == facts.host_id) else {
             return Err(Refusal::Misfit("the node is not known to the cluster".to_owned()).into());
@@ -256,4 +279,31 @@ fn dropped(changes: &[SchemaChange], table: &Table) -> bool {
         SchemaChange::DropKeyspace { name } => name == table.keyspace(),
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_is_overtaken_is_planned_again_and_not_for_ever() {
+        reactor::sim::run_one(1, || async {
+            for (overtaken, planned) in [(0, 1), (3, 4), (u32::MAX, PLANS_MAX)] {
+                let mut plans = 0;
+                let done = planned_again(async || {
+                    plans += 1;
+                    if plans > overtaken { Ok(()) } else { Err(Refusal::Overtaken.into()) }
+                });
+                assert_eq!(done.await.is_ok(), overtaken < PLANS_MAX);
+                assert_eq!(plans, planned);
+            }
+            let mut plans = 0;
+            let misfit = planned_again(async || -> Result<(), ClusterError> {
+                plans += 1;
+                Err(Refusal::Misfit("it does not fit".to_owned()).into())
+            });
+            assert!(misfit.await.is_err());
+            assert_eq!(plans, 1, "what does not follow is refused at once");
+        });
+    }
 }

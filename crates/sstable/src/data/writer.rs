@@ -6,7 +6,6 @@
 //! or one row, two buffers being written, and the memory counted in the shard's (`resident::Making`): the
 //! blocks of one partition, the filter, the summary, and about four bytes for each chunk.
 
-use reactor::{Cold, cold};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -17,6 +16,7 @@ use model::row::{RowBuilder, RowView};
 use model::token::Token;
 use model::{Liveness, Table, Unfiltered};
 use reactor::file::{remove_file, rename, sync_dir};
+use reactor::{Cold, cold};
 
 use super::chunk_writer::{DataWriter, WrittenChunks};
 use super::encode::{Scratch, append_marker, append_partition_start, append_row};
@@ -421,7 +421,7 @@ impl Writer {
             self.abort().await;
             return Ok(None);
         }
-        match self.write_components().await {
+        match self.write_components_cold().await {
             Ok(info) => Ok(Some(info)),
             Err(error) => {
                 // Also files that have their final names: after an error the caller must not find the table
@@ -434,87 +434,87 @@ impl Writer {
     }
 
     #[inline(never)]
-    fn write_components(self) -> Cold<'static, Result<SstableInfo, SstableError>> {
-        cold(async move {
-            let kept = self.bytes_in_memory();
-            let (dir, descriptor, options) = (self.dir, self.descriptor, self.options);
-            let features = descriptor.version.features();
-            let first_key = self.first.expect("there is a partition");
-            let last_key = self.last.expect("there is a partition");
-            let data = self.data.finish(self.out).await?;
-            let (index, summary, filter, index_checksum) =
-                self.index.finish(&first_key.1, &last_key.1).await?;
-            let data_file_bytes = data.file.length;
+    fn write_components_cold(self) -> Cold<'static, Result<SstableInfo, SstableError>> {
+        cold(self.write_components())
+    }
 
-            let (mut stats, sketch, extent) = self.collector.finish();
-            stats.level = options.level;
-            stats.repaired_at_ms = options.repaired_at_ms;
-            stats.commit_log_intervals = options.commit_log_intervals;
-            stats.originating_host = options.host;
-            if options.compression.is_some() {
-                stats.compression_ratio = data_file_bytes as f64 / data.bytes as f64;
+    async fn write_components(self) -> Result<SstableInfo, SstableError> {
+        let kept = self.bytes_in_memory();
+        let (dir, descriptor, options) = (self.dir, self.descriptor, self.options);
+        let features = descriptor.version.features();
+        let first_key = self.first.expect("there is a partition");
+        let last_key = self.last.expect("there is a partition");
+        let data = self.data.finish(self.out).await?;
+        let (index, summary, filter, index_checksum) = self.index.finish(&first_key.1, &last_key.1).await?;
+        let data_file_bytes = data.file.length;
+
+        let (mut stats, sketch, extent) = self.collector.finish();
+        stats.level = options.level;
+        stats.repaired_at_ms = options.repaired_at_ms;
+        stats.commit_log_intervals = options.commit_log_intervals;
+        stats.originating_host = options.host;
+        if options.compression.is_some() {
+            stats.compression_ratio = data_file_bytes as f64 / data.bytes as f64;
+        }
+        let mut made = Made {
+            dir: &dir,
+            descriptor,
+            files: vec![data.file, index],
+            checksums: vec![(Component::Data, data.digest), (Component::Index, index_checksum)],
+            making: self.making,
+            kept,
+        };
+        let mut bytes = Vec::new();
+        summary.encode(&mut bytes).await;
+        made.write(Component::Summary, &mut bytes).await?;
+        if let Some(filter) = filter {
+            made.write_bytes(Component::Filter, filter.as_file()).await?;
+        }
+        let mut cardinality = Vec::new();
+        sketch.encode(&mut cardinality);
+        let statistics = Statistics { fp_chance: options.fp_chance, cardinality, stats, header: self.header };
+        statistics.encode(&mut bytes, features);
+        made.write(Component::Statistics, &mut bytes).await?;
+        match data.chunks {
+            WrittenChunks::Compressed(info) => {
+                info.encode(&mut bytes, features).await;
+                made.write(Component::CompressionInfo, &mut bytes).await?;
             }
-            let mut made = Made {
-                dir: &dir,
-                descriptor,
-                files: vec![data.file, index],
-                checksums: vec![(Component::Data, data.digest), (Component::Index, index_checksum)],
-                making: self.making,
-                kept,
-            };
-            let mut bytes = Vec::new();
-            summary.encode(&mut bytes).await;
-            made.write(Component::Summary, &mut bytes).await?;
-            if let Some(filter) = filter {
-                made.write_bytes(Component::Filter, filter.as_file()).await?;
+            WrittenChunks::Checked(checksums) => {
+                checksums.encode(&mut bytes).await;
+                made.write(Component::Crc, &mut bytes).await?;
             }
-            let mut cardinality = Vec::new();
-            sketch.encode(&mut cardinality);
-            let statistics =
-                Statistics { fp_chance: options.fp_chance, cardinality, stats, header: self.header };
-            statistics.encode(&mut bytes, features);
-            made.write(Component::Statistics, &mut bytes).await?;
-            match data.chunks {
-                WrittenChunks::Compressed(info) => {
-                    info.encode(&mut bytes, features).await;
-                    made.write(Component::CompressionInfo, &mut bytes).await?;
-                }
-                WrittenChunks::Checked(checksums) => {
-                    checksums.encode(&mut bytes).await;
-                    made.write(Component::Crc, &mut bytes).await?;
-                }
-            }
-            bytes.extend_from_slice(data.digest.to_string().as_bytes());
-            made.write(Component::Digest, &mut bytes).await?;
-            let extras = Extras {
-                dictionary: data.dictionary,
-                extent: Some(extent),
-                schema: Some(self.schema),
-                tablet: options.tablet,
-                checksums: made.checksums.clone(),
-                prefixes: summary.into_prefixes(),
-                large: self.large,
-            };
-            extras.encode(&mut bytes);
-            made.write(Component::Ceto, &mut bytes).await?;
-            let mut names: Vec<Component> = made.checksums.iter().map(|(component, _)| *component).collect();
-            names.push(Component::Toc);
-            names.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
-            made.write(Component::Toc, &mut bytes).await?;
-            make_durable(made.files).await?;
-            make_visible(&dir, descriptor, &names).await?;
-            if let Some(making) = made.making {
-                making.end();
-            }
-            Ok(SstableInfo {
-                descriptor,
-                first_key,
-                last_key,
-                partitions: self.partitions,
-                data_bytes: data.bytes,
-                data_file_bytes,
-                stats: statistics.stats,
-            })
+        }
+        bytes.extend_from_slice(data.digest.to_string().as_bytes());
+        made.write(Component::Digest, &mut bytes).await?;
+        let extras = Extras {
+            dictionary: data.dictionary,
+            extent: Some(extent),
+            schema: Some(self.schema),
+            tablet: options.tablet,
+            checksums: made.checksums.clone(),
+            prefixes: summary.into_prefixes(),
+            large: self.large,
+        };
+        extras.encode(&mut bytes);
+        made.write(Component::Ceto, &mut bytes).await?;
+        let mut names: Vec<Component> = made.checksums.iter().map(|(component, _)| *component).collect();
+        names.push(Component::Toc);
+        names.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
+        made.write(Component::Toc, &mut bytes).await?;
+        make_durable(made.files).await?;
+        make_visible(&dir, descriptor, &names).await?;
+        if let Some(making) = made.making {
+            making.end();
+        }
+        Ok(SstableInfo {
+            descriptor,
+            first_key,
+            last_key,
+            partitions: self.partitions,
+            data_bytes: data.bytes,
+            data_file_bytes,
+            stats: statistics.stats,
         })
     }
 

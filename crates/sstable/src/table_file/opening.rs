@@ -2,7 +2,6 @@
 //!
 //! Long components are decoded in steps, so that opening a large file does not block other tasks.
 
-use reactor::{Cold, cold};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -10,6 +9,7 @@ use model::Table;
 use model::deletion::NO_LOCAL_TIME;
 use model::token::murmur3_token;
 use reactor::file::{File, OpenOptions, metadata_size, read_all};
+use reactor::{Cold, cold};
 
 use super::{COMPONENT_BYTES_MAX, Finder, Inner, Open, Sstable, resolve};
 use crate::compression::{ChunkChecksums, CompressionInfo, CompressionInfoError, Decoder};
@@ -121,84 +121,90 @@ fn known(extras: &Extras, statistics: &Statistics, filter_in_words: bool) -> Kno
 
 impl Sstable {
     #[inline(never)]
-    pub(super) fn open_as<'a>(
+    pub(super) fn open_cold<'a>(
         dir: &'a Path,
         descriptor: Descriptor,
         table: &'a Rc<Table>,
         within: Option<(&'a ComponentMemory, &'a IndexPages)>,
         mends: bool,
     ) -> Cold<'a, Result<Self, SstableError>> {
-        cold(async move {
-            let features = descriptor.version.features();
-            let mut extras = read_extras(dir, descriptor).await?;
-            let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
-            let statistics = Statistics::decode(&bytes, features)
-                .map_err(|error| error.of(Component::Statistics, &path))?;
-            let layout = resolve(descriptor, &path, &statistics, table)?;
+        cold(Self::open_as(dir, descriptor, table, within, mends))
+    }
 
-            // A search for damage has to see the damage, so nothing is rebuilt for it.
-            let known = mends.then(|| known(&extras, &statistics, features.filter_in_words));
-            let mut is_mended = false;
-            let (finder, summary, first, last): (_, _, Box<[u8]>, Box<[u8]>) =
-                match descriptor.version.format() {
-                    Format::Big => {
-                        let pages = within.map(|(_, pages)| FilePages::new(pages));
-                        let (index, summary, mended) =
-                            open_index(dir, descriptor, &mut extras, pages, known).await?;
-                        is_mended = mended;
-                        let (first, last) = (summary.first_key().into(), summary.last_key().into());
-                        (Finder::Index(Rc::new(index)), Some(summary), first, last)
-                    }
-                    Format::Bti => {
-                        let Some((first, last)) = statistics.stats.key_range.clone() else {
-                            let lacks = Malformed::invalid(0, "no first and last key");
-                            return Err(lacks.of(Component::Statistics, &path));
-                        };
-                        (Finder::Walked(Walked::default()), None, first.into(), last.into())
-                    }
+    async fn open_as(
+        dir: &Path,
+        descriptor: Descriptor,
+        table: &Rc<Table>,
+        within: Option<(&ComponentMemory, &IndexPages)>,
+        mends: bool,
+    ) -> Result<Self, SstableError> {
+        let features = descriptor.version.features();
+        let mut extras = read_extras(dir, descriptor).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
+        let statistics =
+            Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
+        let layout = resolve(descriptor, &path, &statistics, table)?;
+
+        // A search for damage has to see the damage, so nothing is rebuilt for it.
+        let known = mends.then(|| known(&extras, &statistics, features.filter_in_words));
+        let mut is_mended = false;
+        let (finder, summary, first, last): (_, _, Box<[u8]>, Box<[u8]>) = match descriptor.version.format() {
+            Format::Big => {
+                let pages = within.map(|(_, pages)| FilePages::new(pages));
+                let (index, summary, mended) = open_index(dir, descriptor, &mut extras, pages, known).await?;
+                is_mended = mended;
+                let (first, last) = (summary.first_key().into(), summary.last_key().into());
+                (Finder::Index(Rc::new(index)), Some(summary), first, last)
+            }
+            Format::Bti => {
+                let Some((first, last)) = statistics.stats.key_range.clone() else {
+                    let lacks = Malformed::invalid(0, "no first and last key");
+                    return Err(lacks.of(Component::Statistics, &path));
                 };
-            let filter = match (read_filter(dir, descriptor, &extras).await, known, &finder) {
-                (Err(error), Some(known), Finder::Index(index)) if is_damage(&error) => {
-                    let rebuilt = rebuild::from_index(index, known).await?;
-                    reactor::warn!("a damaged filter was made anew from the index, in memory; a scrub writes it";
+                (Finder::Walked(Walked::default()), None, first.into(), last.into())
+            }
+        };
+        let filter = match (read_filter(dir, descriptor, &extras).await, known, &finder) {
+            (Err(error), Some(known), Finder::Index(index)) if is_damage(&error) => {
+                let rebuilt = rebuild::from_index(index, known).await?;
+                reactor::warn!("a damaged filter was made anew from the index, in memory; a scrub writes it";
                     error = &error);
-                    is_mended = true;
-                    rebuilt.filter
-                }
-                (read, ..) => read?,
-            };
-
-            let data_path = descriptor.path(dir, Component::Data);
-            let (file, file_length) = open_data(&data_path).await?;
-            let chunks = read_chunks(dir, descriptor, file_length, &extras).await?;
-            let data = DataFile { file, path: data_path, file_length, chunks };
-
-            let mut bytes_on_disk = 0;
-            for component in descriptor.components() {
-                bytes_on_disk += metadata_size(&descriptor.path(dir, *component)).await.unwrap_or(0);
+                is_mended = true;
+                rebuilt.filter
             }
-            let others = data.bytes_in_memory() + extras.large.bytes_in_memory();
-            let memory = within.map(|(memory, _)| memory);
-            let file = Rc::new(Open {
-                descriptor,
-                dir: dir.to_owned(),
-                data,
-                finder,
-                reads: ReadCounter::default(),
-                extent: extent(&extras, &statistics),
-                extras,
-                resident: Resident::new(filter, summary, others, memory),
-                statistics,
-                first: (murmur3_token(&first), first),
-                last: (murmur3_token(&last), last),
-                bytes_on_disk,
-                is_mended,
-            });
-            if let Some(memory) = memory {
-                memory.admit(&file).await;
-            }
-            Ok(Self { inner: Rc::new(Inner { layout, file }), room: None })
-        })
+            (read, ..) => read?,
+        };
+
+        let data_path = descriptor.path(dir, Component::Data);
+        let (file, file_length) = open_data(&data_path).await?;
+        let chunks = read_chunks(dir, descriptor, file_length, &extras).await?;
+        let data = DataFile { file, path: data_path, file_length, chunks };
+
+        let mut bytes_on_disk = 0;
+        for component in descriptor.components() {
+            bytes_on_disk += metadata_size(&descriptor.path(dir, *component)).await.unwrap_or(0);
+        }
+        let others = data.bytes_in_memory() + extras.large.bytes_in_memory();
+        let memory = within.map(|(memory, _)| memory);
+        let file = Rc::new(Open {
+            descriptor,
+            dir: dir.to_owned(),
+            data,
+            finder,
+            reads: ReadCounter::default(),
+            extent: extent(&extras, &statistics),
+            extras,
+            resident: Resident::new(filter, summary, others, memory),
+            statistics,
+            first: (murmur3_token(&first), first),
+            last: (murmur3_token(&last), last),
+            bytes_on_disk,
+            is_mended,
+        });
+        if let Some(memory) = memory {
+            memory.admit(&file).await;
+        }
+        Ok(Self { inner: Rc::new(Inner { layout, file }), room: None })
     }
 }
 

@@ -48,8 +48,8 @@ impl OwnTablets {
         Self { kind: Kind::Alone(map, shards), in_transition: Rc::default() }
     }
 
-    /// With these tablets in transition: on some node a replica of them joins or leaves, and all replicas keep
-    /// their tombstones.
+    /// With these tablets in transition: on some node a replica of them joins or leaves, and all replicas
+    /// keep their tombstones.
     pub fn in_transition(self, tablets: impl IntoIterator<Item = TabletId>) -> Self {
         let mut tablets: Vec<_> = tablets.into_iter().collect();
         tablets.sort_unstable();

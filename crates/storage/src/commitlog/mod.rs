@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use reactor::file::File;
-use reactor::{Cold, Event, Gate, Group as TaskGroup, Semaphore, cold};
+use reactor::{Event, Gate, Group as TaskGroup, Semaphore};
 
 use crate::config::CommitlogSync;
 use crate::error::StorageError;
@@ -367,101 +367,98 @@ impl Commitlog {
     ///
     /// # Errors
     /// Those of creating the first segment, but for a full disk.
-    #[inline(never)]
-    pub(crate) fn open(
+    pub(crate) async fn open(
         options: CommitlogOptions,
         mut old: Vec<replay::OldSegment>,
-    ) -> Cold<'static, Result<(Self, OldHolds), StorageError>> {
-        cold(async move {
-            let directory = options.directory.clone();
-            crate::directory::ensure(&directory).await?;
-            if let Some(last) = old.iter().find(|s| s.header.id > NUMBER_MAX) {
-                return Err(StorageError::CommitlogCorrupt {
-                    path: last.path.clone(),
-                    offset: 0,
-                    reason: "a segment with a number that none has",
-                });
-            }
-            let next_id = old.iter().map(|s| s.header.id + 1).max().unwrap_or(1);
-            // File names may have been made by anybody: a taken one is skipped when a file is made.
-            let slots = old.iter().map(|s| s.slot).filter(|slot| *slot <= NUMBER_MAX);
-            let next_slot = slots.map(|slot| slot + 1).max().unwrap_or(0);
-            let start = Position { segment: 0, offset: 0 };
-            let state = State {
-                groups: VecDeque::new(),
-                group_states: Vec::new(),
-                checksums: format::Checksums::new(),
-                writing: None,
-                active: None,
-                spares: VecDeque::new(),
-                live: BTreeMap::new(),
-                unsynced: VecDeque::new(),
-                freed: VecDeque::new(),
-                wanted: 0,
-                last_active: next_id - 1,
-                next_id,
-                next_slot,
-                written: start,
-                durable: start,
-                handed_over: start,
-                marked: start,
-                dirty: false,
-                health: Health::Good,
-                keeper_failure: None,
-            };
-            let log = Self(Rc::new(Inner {
-                room_used: Rc::new(LogRoom::new(options.bytes_max)),
-                options,
-                state: RefCell::new(state),
-                work: Event::new(),
-                room: Event::new(),
-                keep: Event::new(),
-                pressure: Event::new(),
-                behind: Event::new(),
-                syncing: Semaphore::new(1),
-                long: Semaphore::new(1),
-                patience: patience::Patience::new(),
-                gate: Gate::new(),
-                closing: Cell::new(false),
-                ended: Cell::new(false),
-                unlimited: Cell::new(!old.is_empty()),
-                stopped: Event::new(),
-                counts: Counts::default(),
-            }));
-            let first = match log.0.make_segment(false).await {
-                Err(error @ StorageError::DiskFull { .. }) => {
-                    let whole = |s: &mut replay::OldSegment| s.is_unused(log.0.options.segment_bytes);
-                    let unused = old.pop_if(whole);
-                    let begun = match &unused {
-                        Some(unused) => Some(log.0.begin_unused(unused).await?),
-                        None => None,
-                    };
-                    reactor::error!("there is no space for the commit log: the node reads, and writes as far as it has room";
+    ) -> Result<(Self, OldHolds), StorageError> {
+        let directory = options.directory.clone();
+        crate::directory::ensure(&directory).await?;
+        if let Some(last) = old.iter().find(|s| s.header.id > NUMBER_MAX) {
+            return Err(StorageError::CommitlogCorrupt {
+                path: last.path.clone(),
+                offset: 0,
+                reason: "a segment with a number that none has",
+            });
+        }
+        let next_id = old.iter().map(|s| s.header.id + 1).max().unwrap_or(1);
+        // File names may have been made by anybody: a taken one is skipped when a file is made.
+        let slots = old.iter().map(|s| s.slot).filter(|slot| *slot <= NUMBER_MAX);
+        let next_slot = slots.map(|slot| slot + 1).max().unwrap_or(0);
+        let start = Position { segment: 0, offset: 0 };
+        let state = State {
+            groups: VecDeque::new(),
+            group_states: Vec::new(),
+            checksums: format::Checksums::new(),
+            writing: None,
+            active: None,
+            spares: VecDeque::new(),
+            live: BTreeMap::new(),
+            unsynced: VecDeque::new(),
+            freed: VecDeque::new(),
+            wanted: 0,
+            last_active: next_id - 1,
+            next_id,
+            next_slot,
+            written: start,
+            durable: start,
+            handed_over: start,
+            marked: start,
+            dirty: false,
+            health: Health::Good,
+            keeper_failure: None,
+        };
+        let log = Self(Rc::new(Inner {
+            room_used: Rc::new(LogRoom::new(options.bytes_max)),
+            options,
+            state: RefCell::new(state),
+            work: Event::new(),
+            room: Event::new(),
+            keep: Event::new(),
+            pressure: Event::new(),
+            behind: Event::new(),
+            syncing: Semaphore::new(1),
+            long: Semaphore::new(1),
+            patience: patience::Patience::new(),
+            gate: Gate::new(),
+            closing: Cell::new(false),
+            ended: Cell::new(false),
+            unlimited: Cell::new(!old.is_empty()),
+            stopped: Event::new(),
+            counts: Counts::default(),
+        }));
+        let first = match log.0.make_segment(false).await {
+            Err(error @ StorageError::DiskFull { .. }) => {
+                let whole = |s: &mut replay::OldSegment| s.is_unused(log.0.options.segment_bytes);
+                let unused = old.pop_if(whole);
+                let begun = match &unused {
+                    Some(unused) => Some(log.0.begin_unused(unused).await?),
+                    None => None,
+                };
+                reactor::error!("there is no space for the commit log: the node reads, and writes as far as it has room";
                     has_room = begun.is_some(), error = &error);
-                    log.0.state.borrow_mut().keeper_failure = Some(error);
-                    begun
-                }
-                made => Some(made?),
-            };
-            let mut holds = Vec::new();
-            for segment in old {
-                let segment = Rc::new(Segment {
-                    header: segment.header,
-                    seed: segment.header.seed(),
-                    slot: segment.slot,
-                    path: segment.path,
-                    file: segment.file,
-                    reserved: Cell::new(true),
-                    uses: Cell::new(0),
-                    closed: Cell::new(true),
-                });
-                log.0.state.borrow_mut().live.insert(segment.header.id, Rc::clone(&segment));
-                holds.push(Hold::new(&log.0, &segment));
+                log.0.state.borrow_mut().keeper_failure = Some(error);
+                begun
             }
-            log.0.state.borrow_mut().spares.extend(first);
-            log.start_tasks();
-            Ok((log, OldHolds(holds)))
-        })
+            made => Some(made?),
+        };
+        let mut holds = Vec::new();
+        for segment in old {
+            let segment = Rc::new(Segment {
+                header: segment.header,
+                seed: segment.header.seed(),
+                slot: segment.slot,
+                path: segment.path,
+                file: segment.file,
+                reserved: Cell::new(true),
+                uses: Cell::new(0),
+                closed: Cell::new(true),
+            });
+            log.0.state.borrow_mut().live.insert(segment.header.id, Rc::clone(&segment));
+            holds.push(Hold::new(&log.0, &segment));
+        }
+        log.0.state.borrow_mut().spares.extend(first);
+        log.start_tasks();
+        Ok((log, OldHolds(holds)))
     }
 
     fn start_tasks(&self) {

@@ -6,7 +6,6 @@
 //! files that are exchanged together cover the same tokens, so a purged tombstone leaves together with
 //! everything it shadowed.
 
-use reactor::{Cold, cold};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,6 +26,7 @@ use crate::flush::Output;
 use crate::read::merge::Merge;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
+use reactor::{Cold, cold};
 
 /// A compaction to run.
 pub(super) struct Job {
@@ -162,7 +162,7 @@ impl Storage {
     /// # Errors
     /// As [`Storage::run_job`].
     pub(super) async fn run_job_keeping(&self, job: Job) -> Result<(Ended, Marked), StorageError> {
-        let result = self.run(&job).await;
+        let result = self.run_cold(&job).await;
         let metrics = &self.0.compactions.metrics;
         match &result {
             Ok((Ended::Done, _)) => metrics.completed.inc(),
@@ -186,102 +186,101 @@ impl Storage {
     }
 
     #[inline(never)]
-    fn run<'a>(&'a self, job: &'a Job) -> Cold<'a, Result<(Ended, Marked), StorageError>> {
-        cold(async move {
-            let tablet = &job.tablet;
-            let table = tablet.table();
-            let inputs = job.inputs.files();
-            let of_inputs = |f: fn(&TableFile) -> u64| inputs.iter().map(|file| f(file)).sum::<u64>();
-            let data_bytes = of_inputs(|file| file.sstable().data_bytes());
-            let input_bytes = of_inputs(|file| file.sstable().bytes_on_disk());
-            let partitions = of_inputs(|file| file.partitions());
-            let entered = self.0.compactions.enter(job.kind, &table, data_bytes, inputs.len());
-            let may_forget = self.may_forget(tablet).await?;
-            let now = self.now_seconds();
-            let gc_before = if may_forget { self.gc_before_of(tablet, &table, inputs, now) } else { 0 };
-            let mut outputs = Marked::default();
-            let mut bytes_out = 0;
-            let gone = self.expired_of(tablet, inputs, now, gc_before);
-            let read: Vec<Rc<TableFile>> = inputs
-                .iter()
-                .filter(|file| !gone.iter().any(|other| Rc::ptr_eq(other, file)))
-                .cloned()
-                .collect();
-            if !gone.is_empty() {
-                self.exchange(tablet, &gone, &[]).await?;
-            }
-            let mut work = Work {
-                job,
-                outside: Outside::new(tablet, inputs),
-                table: Rc::clone(&table),
-                running: Rc::clone(&entered.running),
-                now,
-                gc_before,
-                partitions: partitions.max(1),
-                merged: BTreeMap::new(),
-                counted: Cell::new(0),
-                stopped: false,
-            };
-            let mut cutter = Cutter::new(job.cut, tablet.tokens(), input_bytes, data_bytes);
-            self.check_room(tablet, input_bytes / cutter.files())?;
-            let expected = partitions.div_ceil(cutter.files());
-            let least = minima(&read);
-            let mut lanes = Lanes::open(&read, &self.0.budget).await?;
-            let mut pending = Pending { tablet, files: Vec::new() };
-            let mut released = Vec::new();
-            while lanes.at().is_some() {
-                let output = self.output_at(tablet, &table, least, expected, job.level).await?;
-                let filled = self.within(tablet, output, async |output| {
-                    self.fill(&mut work, &mut lanes, &mut cutter, output).await
-                });
-                let filled = filled.await;
-                let made = match filled {
-                    Err(error) => {
-                        self.give_up(&mut pending).await;
-                        return Err(error);
-                    }
-                    Ok(made) => made,
-                };
-                released.extend(lanes.take_finished());
-                if let Some(file) = made {
-                    bytes_out += file.sstable().bytes_on_disk();
-                    self.0.compactions.metrics.bytes_written.add(file.sstable().bytes_on_disk());
-                    pending.files.push(file);
-                    let bytes = |files: &[Rc<TableFile>]| -> u64 {
-                        files.iter().map(|file| file.sstable().bytes_on_disk()).sum()
-                    };
-                    self.0.compactions.note_space(bytes(&tablet.files()) + bytes(&pending.files));
-                }
-                if lanes.is_between_files() {
-                    let files = std::mem::take(&mut pending.files);
-                    outputs.add(&files);
-                    self.exchange(tablet, &released, &files).await?;
-                    work.outside.refresh(tablet, inputs);
-                    released.clear();
-                }
-                if work.stopped {
-                    self.give_up(&mut pending).await;
-                    return Ok((Ended::Stopped, outputs));
-                }
-            }
-            // The loop does not read a file without partitions, which only damage makes.
-            released.extend(lanes.take_finished());
-            if !released.is_empty() {
-                self.exchange(tablet, &released, &[]).await?;
-            }
-            self.0.compactions.metrics.bytes_read.add(input_bytes);
-            self.0.compactions.record(CompactionRecord {
-                id: entered.running.id,
-                kind: job.kind,
-                keyspace: table.keyspace().to_owned(),
-                table_name: table.name().to_owned(),
-                compacted_at_us: reactor::wall_clock_us(),
-                bytes_in: input_bytes,
-                bytes_out,
-                partitions_merged: work.merged,
+    fn run_cold<'a>(&'a self, job: &'a Job) -> Cold<'a, Result<(Ended, Marked), StorageError>> {
+        cold(self.run(job))
+    }
+
+    async fn run(&self, job: &Job) -> Result<(Ended, Marked), StorageError> {
+        let tablet = &job.tablet;
+        let table = tablet.table();
+        let inputs = job.inputs.files();
+        let of_inputs = |f: fn(&TableFile) -> u64| inputs.iter().map(|file| f(file)).sum::<u64>();
+        let data_bytes = of_inputs(|file| file.sstable().data_bytes());
+        let input_bytes = of_inputs(|file| file.sstable().bytes_on_disk());
+        let partitions = of_inputs(|file| file.partitions());
+        let entered = self.0.compactions.enter(job.kind, &table, data_bytes, inputs.len());
+        let may_forget = self.may_forget(tablet).await?;
+        let now = self.now_seconds();
+        let gc_before = if may_forget { self.gc_before_of(tablet, &table, inputs, now) } else { 0 };
+        let mut outputs = Marked::default();
+        let mut bytes_out = 0;
+        let gone = self.expired_of(tablet, inputs, now, gc_before);
+        let read: Vec<Rc<TableFile>> =
+            inputs.iter().filter(|file| !gone.iter().any(|other| Rc::ptr_eq(other, file))).cloned().collect();
+        if !gone.is_empty() {
+            self.exchange(tablet, &gone, &[]).await?;
+        }
+        let mut work = Work {
+            job,
+            outside: Outside::new(tablet, inputs),
+            table: Rc::clone(&table),
+            running: Rc::clone(&entered.running),
+            now,
+            gc_before,
+            partitions: partitions.max(1),
+            merged: BTreeMap::new(),
+            counted: Cell::new(0),
+            stopped: false,
+        };
+        let mut cutter = Cutter::new(job.cut, tablet.tokens(), input_bytes, data_bytes);
+        self.check_room(tablet, input_bytes / cutter.files())?;
+        let expected = partitions.div_ceil(cutter.files());
+        let least = minima(&read);
+        let mut lanes = Lanes::open(&read, &self.0.budget).await?;
+        let mut pending = Pending { tablet, files: Vec::new() };
+        let mut released = Vec::new();
+        while lanes.at().is_some() {
+            let output = self.output_at(tablet, &table, least, expected, job.level).await?;
+            let filled = self.within(tablet, output, async |output| {
+                self.fill(&mut work, &mut lanes, &mut cutter, output).await
             });
-            Ok((Ended::Done, outputs))
-        })
+            let filled = filled.await;
+            let made = match filled {
+                Err(error) => {
+                    self.give_up(&mut pending).await;
+                    return Err(error);
+                }
+                Ok(made) => made,
+            };
+            released.extend(lanes.take_finished());
+            if let Some(file) = made {
+                bytes_out += file.sstable().bytes_on_disk();
+                self.0.compactions.metrics.bytes_written.add(file.sstable().bytes_on_disk());
+                pending.files.push(file);
+                let bytes = |files: &[Rc<TableFile>]| -> u64 {
+                    files.iter().map(|file| file.sstable().bytes_on_disk()).sum()
+                };
+                self.0.compactions.note_space(bytes(&tablet.files()) + bytes(&pending.files));
+            }
+            if lanes.is_between_files() {
+                let files = std::mem::take(&mut pending.files);
+                outputs.add(&files);
+                self.exchange(tablet, &released, &files).await?;
+                work.outside.refresh(tablet, inputs);
+                released.clear();
+            }
+            if work.stopped {
+                self.give_up(&mut pending).await;
+                return Ok((Ended::Stopped, outputs));
+            }
+        }
+        // The loop does not read a file without partitions, which only damage makes.
+        released.extend(lanes.take_finished());
+        if !released.is_empty() {
+            self.exchange(tablet, &released, &[]).await?;
+        }
+        self.0.compactions.metrics.bytes_read.add(input_bytes);
+        self.0.compactions.record(CompactionRecord {
+            id: entered.running.id,
+            kind: job.kind,
+            keyspace: table.keyspace().to_owned(),
+            table_name: table.name().to_owned(),
+            compacted_at_us: reactor::wall_clock_us(),
+            bytes_in: input_bytes,
+            bytes_out,
+            partitions_merged: work.merged,
+        });
+        Ok((Ended::Done, outputs))
     }
 
     /// Writes partitions until the file ends or the inputs do.

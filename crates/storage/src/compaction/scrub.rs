@@ -5,7 +5,6 @@
 //! part of it could show data that the rest deletes. Damage costs everything the scanner reads in one go with
 //! it, some hundred KiB. Modes are those of ScyllaDB's and Cassandra's `scrub`.
 
-use reactor::{Cold, cold};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -175,86 +174,76 @@ impl Storage {
         Ok(())
     }
 
-    #[inline(never)]
-    fn scrub_file<'a>(
-        &'a self,
-        tablet: &'a Rc<Tablet>,
-        file: &'a Rc<TableFile>,
+    async fn scrub_file(
+        &self,
+        tablet: &Rc<Tablet>,
+        file: &Rc<TableFile>,
         mode: ScrubMode,
-        report: &'a mut ScrubReport,
-    ) -> Cold<'a, Result<(), Stop>> {
-        cold(async move {
-            let table = tablet.table();
-            let kind =
-                if mode == ScrubMode::Validate { CompactionKind::Verify } else { CompactionKind::Scrub };
-            let bytes = file.sstable().data_bytes();
-            let entered = self.0.compactions.enter(kind, &table, bytes, 1);
-            let mut survey = self.survey(tablet, file, &entered.running).await?;
-            self.survey_components(tablet, file, &mut survey).await?;
-            report.files += 1;
-            report.damaged_files += usize::from(!survey.is_sound());
-            report.partitions += survey.partitions;
-            report.gaps += survey.gaps;
-            report.out_of_order += survey.out_of_order;
-            match (mode, survey.is_sound()) {
-                (ScrubMode::Validate, true) => return Ok(()),
-                (ScrubMode::Validate, false) => {
-                    reactor::error!("a table file is damaged"; file = file.path().display(), gaps = survey.gaps,
+        report: &mut ScrubReport,
+    ) -> Result<(), Stop> {
+        let table = tablet.table();
+        let kind = if mode == ScrubMode::Validate { CompactionKind::Verify } else { CompactionKind::Scrub };
+        let bytes = file.sstable().data_bytes();
+        let entered = self.0.compactions.enter(kind, &table, bytes, 1);
+        let mut survey = self.survey(tablet, file, &entered.running).await?;
+        self.survey_components(tablet, file, &mut survey).await?;
+        report.files += 1;
+        report.damaged_files += usize::from(!survey.is_sound());
+        report.partitions += survey.partitions;
+        report.gaps += survey.gaps;
+        report.out_of_order += survey.out_of_order;
+        match (mode, survey.is_sound()) {
+            (ScrubMode::Validate, true) => return Ok(()),
+            (ScrubMode::Validate, false) => {
+                reactor::error!("a table file is damaged"; file = file.path().display(), gaps = survey.gaps,
                     out_of_order = survey.out_of_order);
-                    let error = survey.error.unwrap_or_else(|| damage(file, "it cannot be read"));
-                    // Reads of the damaged part go on failing; compactions leave the file alone from now on.
-                    let _ = file.failed(error);
-                    return Ok(());
-                }
-                (ScrubMode::Abort, false) => {
-                    let error = survey.error.unwrap_or_else(|| damage(file, "it cannot be read"));
-                    return Err(Stop::Failed(to_storage_error(error)));
-                }
-                _ => {}
+                let error = survey.error.unwrap_or_else(|| damage(file, "it cannot be read"));
+                // Reads of the damaged part go on failing; compactions leave the file alone from now on.
+                let _ = file.failed(error);
+                return Ok(());
             }
-            let mut made = Vec::new();
-            let mut bands = Bands { stretches: survey.stretches.into(), scanner: None, last: None };
-            while made.len() < SEGREGATED_MAX && bands.open(file).await.map_err(Stop::Failed)? {
-                let level = u32::try_from(file.sstable().stats().level).unwrap_or(0);
-                let least = minima(std::slice::from_ref(file));
-                let output = self
-                    .output_at(
-                        tablet,
-                        &table,
-                        least,
-                        file.partitions(),
-                        if made.is_empty() { level } else { 0 },
-                    )
-                    .await
-                    .map_err(Stop::Failed)?;
-                let segregates = mode == ScrubMode::Segregate;
-                let written = self.within(tablet, output, async |output| {
-                    self.write_band(tablet, file, &mut bands, segregates, output).await
-                });
-                let written = written.await;
-                match written {
-                    Ok(new) => made.extend(new),
-                    Err(error) => {
-                        for file in made {
-                            self.discard(tablet, file.generation()).await;
-                        }
-                        return Err(Stop::Failed(error));
-                    }
-                }
+            (ScrubMode::Abort, false) => {
+                let error = survey.error.unwrap_or_else(|| damage(file, "it cannot be read"));
+                return Err(Stop::Failed(to_storage_error(error)));
             }
-            self.exchange(tablet, std::slice::from_ref(file), &made).await.map_err(Stop::Failed)?;
-            self.0.compactions.record(CompactionRecord {
-                id: entered.running.id,
-                kind,
-                keyspace: table.keyspace().to_owned(),
-                table_name: table.name().to_owned(),
-                compacted_at_us: reactor::wall_clock_us(),
-                bytes_in: file.sstable().bytes_on_disk(),
-                bytes_out: made.iter().map(|file| file.sstable().bytes_on_disk()).sum(),
-                partitions_merged: [(1, survey.partitions)].into(),
+            _ => {}
+        }
+        let mut made = Vec::new();
+        let mut bands = Bands { stretches: survey.stretches.into(), scanner: None, last: None };
+        while made.len() < SEGREGATED_MAX && bands.open(file).await.map_err(Stop::Failed)? {
+            let level = u32::try_from(file.sstable().stats().level).unwrap_or(0);
+            let least = minima(std::slice::from_ref(file));
+            let output = self
+                .output_at(tablet, &table, least, file.partitions(), if made.is_empty() { level } else { 0 })
+                .await
+                .map_err(Stop::Failed)?;
+            let segregates = mode == ScrubMode::Segregate;
+            let written = self.within(tablet, output, async |output| {
+                self.write_band(tablet, file, &mut bands, segregates, output).await
             });
-            Ok(())
-        })
+            let written = written.await;
+            match written {
+                Ok(new) => made.extend(new),
+                Err(error) => {
+                    for file in made {
+                        self.discard(tablet, file.generation()).await;
+                    }
+                    return Err(Stop::Failed(error));
+                }
+            }
+        }
+        self.exchange(tablet, std::slice::from_ref(file), &made).await.map_err(Stop::Failed)?;
+        self.0.compactions.record(CompactionRecord {
+            id: entered.running.id,
+            kind,
+            keyspace: table.keyspace().to_owned(),
+            table_name: table.name().to_owned(),
+            compacted_at_us: reactor::wall_clock_us(),
+            bytes_in: file.sstable().bytes_on_disk(),
+            bytes_out: made.iter().map(|file| file.sstable().bytes_on_disk()).sum(),
+            partitions_merged: [(1, survey.partitions)].into(),
+        });
+        Ok(())
     }
 
     /// Examines the components besides the data. The others are not needed for rewriting: their contents are

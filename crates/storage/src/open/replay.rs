@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::TableId;
 use model::mutation::MutationView;
 use model::tablet::TabletId;
-use reactor::{Cold, Deadline, Group, cold};
+use reactor::{Deadline, Group};
 
 use super::boot::ready_on;
 use super::log_directory;
@@ -28,88 +28,84 @@ const FORWARD_BATCH_BYTES: usize = 1 << 20;
 impl Storage {
     /// Applies old logs. `own` is the index of the log with this shard's number; `holds` are the holds on its
     /// segments.
-    #[inline(never)]
-    pub(super) fn replay<'a>(
-        &'a self,
-        logs: &'a [(usize, OldLog)],
+    pub(super) async fn replay(
+        &self,
+        logs: &[(usize, OldLog)],
         own: Option<usize>,
         holds: OldHolds,
-    ) -> Cold<'a, Result<(), StorageError>> {
-        cold(async move {
-            let began = reactor::now();
-            let mut foreign = Foreign::default();
-            let mut moved = BTreeSet::new();
-            let mut report = Report::default();
-            let tenancies = self.0.manifest.tenancies();
-            for (at, (number, log)) in logs.iter().enumerate() {
-                let mut reading = log.reading();
-                for segment in 0..log.segments.len() {
-                    report.segments += u64::from(log.segments[segment].has_entries());
-                    let truncated = log.mutations(segment, &mut reading, async |place, bytes| {
-                        let view = MutationView::parse(bytes)?;
-                        let judged = self.judge(&view, (log, *number, place), &tenancies, &mut report);
-                        let Some((tablet, owner)) = judged else {
-                            return Ok(());
-                        };
-                        report.bytes += bytes.len() as u64;
-                        self.0.future_writes.note_mutation(&view);
-                        // A long entry began in an earlier segment, whose hold keeps the later ones too.
-                        let begins = log.segment_of(place).filter(|_| own == Some(at));
-                        match begins.and_then(|segment| holds.get(segment)) {
-                            Some(hold) if owner == self.0.shard => {
-                                if self.0.budget.is_exhausted() {
-                                    self.wait_for_memory(Deadline::after(self.0.config.start_timeout))
-                                        .await?;
-                                }
-                                let own = self.owner_of(&view)?;
-                                let (tablet, _) = own.expect("a start has opened the tablets of its shards");
-                                self.insert(&tablet, &view, Some(hold));
-                                report.applied += 1;
-                                Ok(())
+    ) -> Result<(), StorageError> {
+        let began = reactor::now();
+        let mut foreign = Foreign::default();
+        let mut moved = BTreeSet::new();
+        let mut report = Report::default();
+        let tenancies = self.0.manifest.tenancies();
+        for (at, (number, log)) in logs.iter().enumerate() {
+            let mut reading = log.reading();
+            for segment in 0..log.segments.len() {
+                report.segments += u64::from(log.segments[segment].has_entries());
+                let truncated = log.mutations(segment, &mut reading, async |place, bytes| {
+                    let view = MutationView::parse(bytes)?;
+                    let judged = self.judge(&view, (log, *number, place), &tenancies, &mut report);
+                    let Some((tablet, owner)) = judged else {
+                        return Ok(());
+                    };
+                    report.bytes += bytes.len() as u64;
+                    self.0.future_writes.note_mutation(&view);
+                    // A long entry began in an earlier segment, whose hold keeps the later ones too.
+                    let begins = log.segment_of(place).filter(|_| own == Some(at));
+                    match begins.and_then(|segment| holds.get(segment)) {
+                        Some(hold) if owner == self.0.shard => {
+                            if self.0.budget.is_exhausted() {
+                                self.wait_for_memory(Deadline::after(self.0.config.start_timeout)).await?;
                             }
-                            _ => {
-                                if own == Some(at) {
-                                    moved.insert((view.table, tablet));
-                                }
-                                report.sent += 1;
-                                foreign.send(self, owner, bytes).await
-                            }
+                            let own = self.owner_of(&view)?;
+                            let (tablet, _) = own.expect("a start has opened the tablets of its shards");
+                            self.insert(&tablet, &view, Some(hold));
+                            report.applied += 1;
+                            Ok(())
                         }
-                    });
-                    report.truncated += truncated.await?;
-                }
+                        _ => {
+                            if own == Some(at) {
+                                moved.insert((view.table, tablet));
+                            }
+                            report.sent += 1;
+                            foreign.send(self, owner, bytes).await
+                        }
+                    }
+                });
+                report.truncated += truncated.await?;
             }
-            let mut finished = Vec::new();
-            for (at, (_, log)) in logs.iter().enumerate() {
-                let batches = self.finish_batches(log, &mut foreign).await?;
-                report.batches += batches.len() as u64;
-                let is_own = own == Some(at);
-                finished.extend(batches.into_iter().filter(|_| is_own));
-                self.take_over_kept(log, is_own.then_some(&holds)).await?;
+        }
+        let mut finished = Vec::new();
+        for (at, (_, log)) in logs.iter().enumerate() {
+            let batches = self.finish_batches(log, &mut foreign).await?;
+            report.batches += batches.len() as u64;
+            let is_own = own == Some(at);
+            finished.extend(batches.into_iter().filter(|_| is_own));
+            self.take_over_kept(log, is_own.then_some(&holds)).await?;
+        }
+        foreign.finish(self).await?;
+        self.note_moved(moved).await?;
+        // Batches of other logs are removed with their logs.
+        for id in finished {
+            self.note_done(id).await?;
+        }
+        report.tell(began.elapsed());
+        // From here on every entry is held by a memtable, or is in its owner's log.
+        holds.release();
+        for (at, (number, log)) in logs.iter().enumerate() {
+            if own != Some(at) {
+                log.forget().await?;
+                let gone: Vec<Edit> =
+                    log.segments.iter().map(|s| Edit::SegmentGone((*number as u32, s.slot))).collect();
+                self.0.manifest.note(&gone).await?;
+                let directory = log_directory(&self.0.config, *number);
+                reactor::file::remove_dir_all(&directory)
+                    .await
+                    .map_err(StorageError::of("delete", &directory))?;
             }
-            foreign.finish(self).await?;
-            self.note_moved(moved).await?;
-            // Batches of other logs are removed with their logs.
-            for id in finished {
-                self.note_done(id).await?;
-            }
-            report.tell(began.elapsed());
-            // From here on every entry is held by a memtable, or is in its owner's log.
-            holds.release();
-            for (at, (number, log)) in logs.iter().enumerate() {
-                if own != Some(at) {
-                    log.forget().await?;
-                    let gone: Vec<Edit> =
-                        log.segments.iter().map(|s| Edit::SegmentGone((*number as u32, s.slot))).collect();
-                    self.0.manifest.note(&gone).await?;
-                    let directory = log_directory(&self.0.config, *number);
-                    reactor::file::remove_dir_all(&directory)
-                        .await
-                        .map_err(StorageError::of("delete", &directory))?;
-                }
-            }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// Applies the batches of an old log that have no end; returns their ids.

@@ -159,7 +159,8 @@ impl Storage {
                         folder::sets_left(&directory).await?
                     };
                     let mut partitions = 0;
-                    // If files are removed, one at a time, so that no more space is taken than the largest needs.
+                    // If files are removed, one at a time, so that no more space is taken than the largest
+                    // needs.
                     for some in sets.chunks(if keeps { FILES_AT_ONCE } else { 1 }) {
                         let staged = Staged::of(&directory, some).await?;
                         let from = ImportSource { directory: Some(staged.directory.clone()), keep: true };
