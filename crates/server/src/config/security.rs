@@ -78,7 +78,6 @@ use Follows::{Nothing, Stops, Warns};
 use Lack::{Audit, Authentication, Encryption};
 
 const NO_USERS: &str = "there are no users";
-const NO_PEERS: &str = "this node does not talk to other nodes, so nothing of it is sent";
 const NO_ALTERNATOR: &str = "there is no DynamoDB API";
 const NOT_RECORDED: &str = "what clients do is not recorded";
 const NO_TLS_PORT: &str = "no port for encrypted connections is opened";
@@ -92,7 +91,11 @@ const TABLE: &[(&str, Asks, Follows)] = &[
     ("role_manager", ClassBut("CassandraRoleManager"), Stops(Authentication, "there are no roles that it could manage")),
     ("network_authorizer", ClassBut("AllowAllNetworkAuthorizer"), Stops(Authentication, "clients may use every data center")),
     ("cidr_authorizer", ClassBut("AllowAllCIDRAuthorizer"), Stops(Authentication, "clients may connect from every address")),
-    ("internode_authenticator", ClassBut("AllowAllInternodeAuthenticator"), Warns(NO_PEERS)),
+    (
+        "internode_authenticator",
+        ClassBut("AllowAllInternodeAuthenticator"),
+        Stops(Authentication, "other nodes need no password"),
+    ),
     ("maintenance_mode", On, Stops(Authentication, "clients may connect as at any time")),
     ("native_transport_allow_older_protocols", Off, Warns("clients may speak every version of the protocol from 3 on")),
     ("partition_denylist_enabled", On, Warns("a list of denied partitions is not supported")),
@@ -144,7 +147,11 @@ const TABLE: &[(&str, Asks, Follows)] = &[
     ("client_encryption_options", Enabled, Warns("connections of clients cannot be encrypted, plain ones are taken")),
     ("native_transport_port_ssl", Set, Stops(Encryption, NO_TLS_PORT)),
     ("native_shard_aware_transport_port_ssl", Set, Stops(Encryption, NO_TLS_PORT)),
-    ("server_encryption_options", OptionButNone("internode_encryption"), Warns(NO_PEERS)),
+    (
+        "server_encryption_options",
+        OptionButNone("internode_encryption"),
+        Stops(Encryption, "messages between nodes are not encrypted"),
+    ),
     ("ssl_storage_port", Set, Nothing),
     ("alternator_https_port", Set, Warns(NO_ALTERNATOR)),
     ("vector_store_encryption_options", Set, Nothing),

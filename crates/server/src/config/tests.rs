@@ -349,6 +349,8 @@ fn no_key_of_security_is_taken_and_ignored() {
         ("client_encryption_options: {enabled: true, optional: false}", "not encrypted", "encryption"),
         ("client_encryption_options: {enabled: true}", "not encrypted", "encryption"),
         ("client_encryption_options: {enabled: 'True', certificate: c}", "not encrypted", "encryption"),
+        ("server_encryption_options: {internode_encryption: dc}", "between nodes are not", "encryption"),
+        ("internode_authenticator: X", "other nodes need no password", "authentication"),
         ("native_transport_port_ssl: 9142", "no port for encrypted", "encryption"),
         ("native_shard_aware_transport_port_ssl: 19142", "no port for encrypted", "encryption"),
         ("transparent_data_encryption_options: {enabled: true}", "commit log is not encrypted", "encryption"),
@@ -373,8 +375,6 @@ fn no_key_of_security_is_taken_and_ignored() {
     // Keys whose lack makes nothing less secure only give a warning.
     for text in [
         "client_encryption_options: {enabled: true, optional: true}",
-        "server_encryption_options: {internode_encryption: all}",
-        "internode_authenticator: X",
         "alternator_enforce_authorization: true",
         "auth_superuser_name: admin",
         "audit_categories: DML",

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use model::deletion::NO_TIMESTAMP;
 use model::reconcile::Purge;
 use model::{Table, Token};
+use reactor::{Cold, cold};
 use sstable::EncodingMinima;
 
 use super::cutter::Cutter;
@@ -26,7 +27,6 @@ use crate::flush::Output;
 use crate::read::merge::Merge;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
-use reactor::{Cold, cold};
 
 /// A compaction to run.
 pub(super) struct Job {
