@@ -3,12 +3,11 @@
 //! There is no authentication yet, and only clients that are logged in may manage roles. Each statement ends
 //! with the answer of Cassandra with its `AllowAllAuthenticator` and `AllowAllAuthorizer`, mistakes first. As
 //! there, an executed statement is first checked for permission (`authorize`), then for mistakes
-//! (`validate`); a prepared one only for the latter. Cassandra's text is followed by the reason: nobody can
-//! log in here. Invariant: no such statement succeeds.
+//! (`validate`); a prepared one only for the latter. Invariant: no such statement succeeds.
 
 use cql::ast::{Resource, RoleOption, Statement, UserPassword};
 
-use super::mistake::invalid;
+use super::mistake::{invalid, unauthorized};
 use crate::StatementError;
 
 /// The role that Cassandra makes by itself, a superuser.
@@ -60,11 +59,6 @@ fn authorize(statement: &Statement, session: Option<&str>) -> Result<(), Stateme
         Statement::RevokePermissions(revoke) => known(&revoke.resource, session),
         _ => Ok(()),
     }
-}
-
-/// Refuses with Cassandra's code and text, and adds why: a client would look for a way to log in.
-fn unauthorized(text: &str) -> StatementError {
-    StatementError::Unauthorized(format!("{text} (roles, users and permissions are not supported yet)"))
 }
 
 const CREATE_SUPERUSER: &str = "Only superusers can create a role with superuser status";
@@ -180,25 +174,4 @@ fn access(options: &[RoleOption], data_centers: &[&str]) -> Result<(), Statement
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reason_is_told_behind_cassandras_text() {
-        for (text, begin) in [
-            ("LIST ROLES", "You have to be logged in and not anonymous to perform this request"),
-            ("GRANT r TO s", "You have to be logged in and not anonymous to perform this request"),
-            ("CREATE ROLE r WITH SUPERUSER = true", CREATE_SUPERUSER),
-        ] {
-            let statement = cql::parse_statement(text).unwrap().statement;
-            let expected = format!("{begin} (roles, users and permissions are not supported yet)");
-            match refuse(&statement, None, &[]) {
-                Err(StatementError::Unauthorized(found)) => assert_eq!(found, expected, "{text}"),
-                other => panic!("{text}: {other:?}"),
-            }
-        }
-    }
 }

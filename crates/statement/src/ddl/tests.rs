@@ -148,10 +148,10 @@ fn what_this_version_has_not_got_says_so() {
 }
 
 #[test]
-fn there_are_no_triggers() {
+fn no_class_of_a_trigger_can_be_loaded() {
     let table = "CREATE TABLE t (k int PRIMARY KEY, v int)";
     for (statement, expected) in [
-        ("CREATE TRIGGER IF NOT EXISTS g ON t USING 'x'", "2200 Triggers are not supported yet"),
+        ("CREATE TRIGGER IF NOT EXISTS g ON t USING 'x'", "2200 Trigger class 'x' couldn't be loaded"),
         ("CREATE TRIGGER g ON nope USING 'x'", "2200 Table 'nope' doesn't exist"),
         ("CREATE TRIGGER g ON nope.t USING 'x'", "2200 Keyspace 'nope' doesn't exist"),
         ("DROP TRIGGER g ON t", "2200 Trigger 'g' on 'ks.t' doesn't exist"),

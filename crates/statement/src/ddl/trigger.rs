@@ -1,10 +1,10 @@
-//! CREATE and DROP TRIGGER: triggers are Java classes, so there are none and no table has one.
+//! CREATE and DROP TRIGGER: triggers are Java classes, so no class can be loaded and no table has one.
 //!
-//! Each mistake gets the answer of a node that has triggers. That is enough for `IF EXISTS` in a script.
+//! Each mistake gets the answer of a node that can load classes. That is enough for `IF EXISTS` in a script.
 
 use cql::ast::{CreateTrigger, DropTrigger, QualifiedName};
 
-use super::mistake::{invalid, unsupported};
+use super::mistake::invalid;
 use super::names::{check_keyspace_name, is_local_system};
 use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of, table_event};
 use crate::StatementError;
@@ -13,7 +13,7 @@ use crate::schema_events::Change;
 /// Refuses CREATE TRIGGER.
 ///
 /// # Errors
-/// [`StatementError::Invalid`] always: for the table, or because there are no triggers.
+/// [`StatementError::Invalid`] always: for the table, or for the class.
 pub(super) fn create(
     statement: &CreateTrigger,
     context: &PlanContext<'_>,
@@ -24,7 +24,7 @@ pub(super) fn create(
     if context.schema.table(keyspace, table).is_none() {
         return Err(invalid(format!("Table '{table}' doesn't exist")));
     }
-    Err(unsupported("Triggers are"))
+    Err(invalid(format!("Trigger class '{}' couldn't be loaded", statement.class)))
 }
 
 /// Plans DROP TRIGGER, which has nothing to drop.
