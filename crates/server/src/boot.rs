@@ -179,7 +179,7 @@ pub fn main(options: &ServerOptions, pages: Pages) -> ExitCode {
     }
 }
 
-/// What the configuration says of each shard.
+/// The part of the configuration that concerns each shard.
 fn reactor_config(config: &Config) -> reactor::Config {
     reactor::Config {
         driver: match config.driver {

@@ -329,7 +329,7 @@ pub enum ConfigError {
     },
 }
 
-/// What there is to say about a configuration file that the node follows.
+/// Remarks about a configuration file that the node follows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Remarks {
     /// Keys that ask for something that the node does not do, each with file and line.

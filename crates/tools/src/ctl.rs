@@ -69,7 +69,7 @@ enum CtlError {
     },
 }
 
-/// What to look at where nothing listens.
+/// The advice to somebody who finds nothing listening; empty for other errors.
 fn connect_advice(error: &io::Error) -> &'static str {
     if error.kind() != io::ErrorKind::ConnectionRefused {
         return "";

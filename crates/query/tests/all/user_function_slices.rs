@@ -110,7 +110,7 @@ fn other_statements_are_answered_while_a_function_runs() {
             }
             let slices = of_shard().slices - before.slices;
             assert!(slices >= 50, "{statement}: {slices} slices");
-            // Where the machine is busy with something else a slice may have been all of a turn.
+            // On a machine that is busy with something else a slice may have been all of a turn.
             assert!(answers >= slices / 4, "{statement}: {answers} answers in {slices} slices");
             assert_eq!(of_shard().paused, 0, "{statement}");
         }

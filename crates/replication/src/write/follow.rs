@@ -16,7 +16,7 @@ use crate::replicator::Replicator;
 /// How long hints may take to be durable.
 const SYNC_WITHIN: Duration = Duration::from_secs(5);
 
-/// What is known of the writes that are followed together.
+/// Writes that are followed together, and the state of their safety.
 #[derive(Default)]
 pub(crate) struct Followed {
     /// Writes of which replicas have not answered.
