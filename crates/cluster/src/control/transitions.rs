@@ -346,9 +346,9 @@ impl Transitions {
         is_there: impl Fn(NodeNumber) -> bool,
     ) -> bool {
         let state = self.control.group().state();
-        let nodes: Vec<NodeRecord> = state.nodes().values().cloned().collect();
+        let data_center_of = |node| state.nodes().get(&node).map(|node| node.data_center.as_str());
         let whole: Vec<NodeNumber> = map.whole(tablet).iter().map(|placed| placed.node).collect();
-        steps::has_sources(&whole, moving.step, &nodes, is_there)
+        steps::has_sources(&whole, moving.step, data_center_of, is_there)
     }
 
     /// The node that copies a tablet, and those that take part: the whole replicas behind the barrier.

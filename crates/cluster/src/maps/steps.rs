@@ -41,6 +41,9 @@ pub(crate) fn next(
         nodes.iter().filter(|node| node.state == NodeState::Normal).cloned().collect();
     let ring = Ring::new(replication, &normal);
     let universes = universes(&ring, nodes, &normal);
+    let data_centers: BTreeMap<NodeNumber, &str> =
+        nodes.iter().map(|node| (node.number, node.data_center.as_str())).collect();
+    let data_center_of = |node| data_centers.get(&node).copied();
     let mut loads = Loads::of(map);
     let mut next = Next::default();
     for tablet in map.tablets().tablets().filter(|tablet| map.moving(*tablet).is_none()) {
@@ -54,7 +57,7 @@ pub(crate) fn next(
         let has_sources = |moving: NodeNumber, step| {
             let whole: Vec<_> =
                 replicas.iter().map(|placed| placed.node).filter(|node| *node != moving).collect();
-            has_sources(&whole, step, nodes, &is_up)
+            has_sources(&whole, step, data_center_of, &is_up)
         };
         match step_of(&universes, replicas, &goal, &is_up) {
             Wanted::Nothing => {}
@@ -74,24 +77,22 @@ pub(crate) fn next(
 
 /// Whether the whole replicas of a tablet that are there have, together, all that was acknowledged: less than
 /// a quorum is missing, of all and in each data center. When one leaves, all that stay have to be there.
-pub(crate) fn has_sources(
+pub(crate) fn has_sources<'n>(
     whole: &[NodeNumber],
     step: Step,
-    nodes: &[NodeRecord],
+    data_center_of: impl Fn(NodeNumber) -> Option<&'n str>,
     is_there: impl Fn(NodeNumber) -> bool,
 ) -> bool {
     let missing: Vec<NodeNumber> = whole.iter().copied().filter(|node| !is_there(*node)).collect();
     if step == Step::Leaving {
         return missing.is_empty();
     }
-    let data_center_of =
-        |node: &NodeNumber| nodes.iter().find(|known| known.number == *node).map(|node| &node.data_center);
     let are_few = |all: usize, missing: usize| missing <= all / 2;
-    let in_its = |of: &[NodeNumber], node: &NodeNumber| {
-        of.iter().filter(|other| data_center_of(other) == data_center_of(node)).count()
+    let in_its = |of: &[NodeNumber], node: NodeNumber| {
+        of.iter().filter(|other| data_center_of(**other) == data_center_of(node)).count()
     };
     are_few(whole.len(), missing.len())
-        && missing.iter().all(|node| are_few(in_its(whole, node), in_its(&missing, node)))
+        && missing.iter().all(|node| are_few(in_its(whole, *node), in_its(&missing, *node)))
 }
 
 /// The need of one tablet.
