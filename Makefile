@@ -3,7 +3,7 @@
 #   make check    format, lints, unit tests: the quick loop
 #   make test     everything CI runs (sets up what it needs itself)
 #   make bench    the numbers kept in perf/; SHORT=1: everything once, in a few minutes; SCENARIO="s1 s3": those of perf/bench, with SHORT=1 a twentieth
-#   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
+#   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60); `make check` goes through the kept corpus
 #   make sim SEED=n | SEEDS=a..b   replay or search in simulation; WORLD=storage | statements | cluster: in that one alone
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
 #   make sanitize the memory crate's tests under the address sanitizer

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the programs of the targets (fuzz/targets/PROGRAM/TARGET.rs) and runs each target for SECONDS from its kept corpus, JOBS at a time.
+# Builds the targets (crates/fuzz_targets) with coverage counters and runs each for SECONDS from its kept corpus, JOBS at a time.
 #   fuzz/run.sh [SECONDS] [TARGET...]
 # A crash leaves its input in fuzz/artifacts/TARGET and ends the run with an error. Inputs that reach new code stay in
 # fuzz/.found (not in git); `fuzz/run.sh --keep` folds them, minimised, into fuzz/corpus.
@@ -10,22 +10,12 @@ cd "$(dirname "$0")"
 keep_bytes_max=400
 keep=false
 
-# The program that has a target.
-program() {
-  local found=(targets/*/"$1.rs")
-  [[ -e ${found[0]} ]] || { echo "fuzz/run.sh: no target '$1'; there are: $(names)" >&2; return 1; }
-  basename "$(dirname "${found[0]}")"
-}
-
 names() {
-  local file
-  for file in targets/*/*.rs; do
-    [[ $file == */main.rs ]] || basename "$file" .rs
-  done | sort | paste -sd ' '
+  sed -n 's/^ *("\([a-z0-9_]*\)", .*/\1/p' ../crates/fuzz_targets/src/lib.rs | sort | paste -sd ' '
 }
 
 if [ "${1:-}" = --one ]; then
-  target=$2 seconds=$3 binary=$4/$(program "$2")
+  target=$2 seconds=$3 binary=$4
   log=artifacts/$target/log
   if FUZZ_TARGET=$target "$binary" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=256 -max_len=65536 \
     -print_final_stats=1 -artifact_prefix="artifacts/$target/" ".found/$target" "corpus/$target" >"$log" 2>&1; then
@@ -44,28 +34,27 @@ targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
   read -ra targets <<<"$(names)"
 fi
-programs=()
 for target in "${targets[@]}"; do
-  name=$(program "$target")
-  [[ " ${programs[*]} " == *" $name "* ]] || programs+=("$name")
+  [[ " $(names) " == *" $target "* ]] || { echo "fuzz/run.sh: no target '$target'; there are: $(names)" >&2; exit 1; }
 done
 coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
   -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 # A target triple keeps the flags away from build scripts.
 triple=$(rustc -vV | sed -n 's/^host: //p')
-RUSTFLAGS="$coverage" cargo build --release --locked --target-dir target --target "$triple" "${programs[@]/#/--bin=}"
+RUSTFLAGS="$coverage" cargo build --release --locked --target-dir target --target "$triple"
+binary=$PWD/target/$triple/release/fuzz
 for target in "${targets[@]}"; do mkdir -p "corpus/$target" ".found/$target" "artifacts/$target"; done
 if $keep; then
   for target in "${targets[@]}"; do
     small=$(mktemp -d)
     find ".found/$target" -type f -size -"$((keep_bytes_max + 1))"c -exec cp -t "$small" {} +
-    FUZZ_TARGET=$target "target/$triple/release/$(program "$target")" -set_cover_merge=1 -rss_limit_mb=1024 "corpus/$target" "$small" 2>&1 | tail -1
+    FUZZ_TARGET=$target "$binary" -set_cover_merge=1 -rss_limit_mb=1024 "corpus/$target" "$small" 2>&1 | tail -1
     rm -rf "$small"
   done
   exit 0
 fi
 processors=$(nproc)
 jobs=${JOBS:-$((processors < 4 ? processors : 4))}
-printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} "$PWD/run.sh" --one {} "$seconds" "target/$triple/release"
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} "$PWD/run.sh" --one {} "$seconds" "$binary"
 echo "${#targets[@]} passed, 0 failed"

@@ -3,6 +3,7 @@
 //! Work that grows by itself shows in it: texts that double, terms that are made again at each level, numbers
 //! whose digits a client need not send. Bytes are counted and not time, so that each run of an input counts
 //! the same.
+#![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
