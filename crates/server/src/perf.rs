@@ -16,6 +16,7 @@ mod meter;
 mod report;
 mod row_cache_update;
 mod run;
+mod scan;
 mod simple_query;
 mod sstable;
 mod table;
@@ -35,6 +36,8 @@ pub enum PerfCommand {
     Compaction(compaction::Options),
     /// Writing a table file, scanning one, and reading partitions by its index
     Sstable(sstable::Options),
+    /// Pages, ranges of tokens, filters and aggregates over many partitions, answered in process
+    Scan(scan::Options),
     /// Reading statements
     CqlParse(cql_parse::Options),
     /// Merging what a memtable says into the row cache
@@ -55,6 +58,7 @@ impl PerfCommand {
             Self::SimpleQuery(options) => simple_query::run(options),
             Self::Compaction(options) => compaction::run(options),
             Self::Sstable(options) => sstable::run(options),
+            Self::Scan(options) => scan::run(options),
             Self::CqlParse(options) => cql_parse::run(options),
             Self::RowCacheUpdate(options) => row_cache_update::run(options),
             Self::Commitlog(options) => commitlog::run(options),

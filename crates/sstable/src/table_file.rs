@@ -359,7 +359,8 @@ impl Sstable {
         }
     }
 
-    /// The partitions between two bounds in token order, each cut to `slices`.
+    /// The partitions between two bounds in token order, each cut to `slices`, for a reader that wants all of
+    /// them: it reads far ahead from the beginning.
     ///
     /// # Errors
     /// [`SstableError::Io`] and [`SstableError::Corrupt`].
@@ -369,17 +370,41 @@ impl Sstable {
         to: &PartitionBound,
         slices: &[Slice],
     ) -> Result<Scanner, SstableError> {
+        self.scan_ahead(from, to, slices, READ_BYTES_MAX).await
+    }
+
+    /// As [`Sstable::scan`], for a reader that may stop soon: it begins with one chunk, and reads twice as much
+    /// each time.
+    ///
+    /// # Errors
+    /// As [`Sstable::scan`].
+    pub async fn scan_some(
+        &self,
+        from: &PartitionBound,
+        to: &PartitionBound,
+        slices: &[Slice],
+    ) -> Result<Scanner, SstableError> {
+        self.scan_ahead(from, to, slices, self.inner.data.chunk_length()).await
+    }
+
+    async fn scan_ahead(
+        &self,
+        from: &PartitionBound,
+        to: &PartitionBound,
+        slices: &[Slice],
+        ahead: u64,
+    ) -> Result<Scanner, SstableError> {
         let inner = &self.inner;
         let start = match &inner.finder {
             _ if from.is_before(inner.first.0, &inner.first.1) => Some(0),
             Finder::Index(index) => {
                 let summary = inner.resident.summary().expect("what has an index has a summary");
                 let stretch = summary.interval_of_token(from.token());
-                index.position_behind(&inner.reads, stretch, from).await?
+                index.position_behind(&inner.reads, stretch, from, ahead < READ_BYTES_MAX).await?
             }
             Finder::Walked(walked) => Box::pin(walked.position_behind(inner, from)).await?,
         };
-        let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX).in_room(self.room.as_ref());
+        let stream = Stream::new(Rc::clone(inner), slices, false, ahead).in_room(self.room.as_ref());
         Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))
     }
 }

@@ -22,6 +22,7 @@ use crate::disk::DiskWatch;
 use crate::error::StorageError;
 use crate::import::Imports;
 use crate::manifest::Manifest;
+use crate::read::kept::KeptScans;
 use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::sampling::{Sampled, Samplings};
@@ -52,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) cache: Rc<RowCache>,
     pub(crate) throttle: Rc<Throttle>,
     pub(crate) permits: Permits,
+    pub(crate) kept_scans: KeptScans,
     pub(crate) manifest: Manifest,
     /// Notified when memory of memtables was freed.
     pub(crate) memory_freed: Rc<Event>,
@@ -145,6 +147,7 @@ impl Inner {
             tables: RefCell::new(Tables::default()),
             log,
             permits: Permits::new(config.memtable_bytes_max),
+            kept_scans: KeptScans::new(cache.budget(), config.memtable_bytes_max),
             throttle,
             budget: cache.budget(),
             memory_freed: Rc::clone(cache.memory_freed()),

@@ -117,8 +117,9 @@ pub async fn parts(
     if kind == BatchKind::Logged {
         warn_of_no_grace(parts, &mut out.warnings);
     }
-    gathered.check_size(&engine.config().guardrails, kind, &mut out.warnings)?;
-    engine.loads().batches.record(kind, gathered.partitions());
+    let places = gathered.places();
+    gathered.check_size(&places, &engine.config().guardrails, kind, &mut out.warnings)?;
+    engine.loads().batches.record(kind, places.len());
     if counters.is_some() {
         let mut mutation = Vec::new();
         for update in &gathered.updates {
@@ -199,6 +200,8 @@ fn listed(tables: &BTreeSet<String>) -> String {
 pub struct Gathered {
     updates: Vec<PartitionUpdate>,
     places: HashMap<(TableId, Vec<u8>), usize, foldhash::fast::FixedState>,
+    /// Of all updates.
+    bytes: usize,
     key: Vec<u8>,
     rows: storage::Slices,
 }
@@ -209,19 +212,25 @@ impl Gathered {
     /// # Errors
     /// [`QueryError::Invalid`] for values that cannot be written and for batches that grow too large.
     pub fn add(&mut self, part: &Part<'_>, moment: Moment, prior: &Prior) -> Result<(), QueryError> {
-        let Self { updates, places, key, rows } = self;
-        updates::add(part.plan, &part.binding, moment, prior, key, rows, &mut ByKey { updates, places })?;
-        if self.bytes() > BATCH_BYTES_MAX {
+        let Self { updates, places, bytes, key, rows } = self;
+        let mut by_key = ByKey { updates, places, bytes, growing: None };
+        updates::add(part.plan, &part.binding, moment, prior, key, rows, &mut by_key)?;
+        by_key.count();
+        if self.bytes > BATCH_BYTES_MAX {
             return Err(QueryError::invalid("Batch too large"));
         }
         Ok(())
     }
 
-    /// Number of written partitions; the same key in two tables of a keyspace counts once.
-    fn partitions(&self) -> usize {
+    /// Keyspaces and keys of the written partitions, ascending; the same key in two tables of a keyspace is
+    /// one place to write to.
+    fn places(&self) -> Vec<(&str, &[u8])> {
         let written = self.updates.iter().filter(|update| !update.is_empty());
-        let places = written.map(|update| (update.table.keyspace(), update.key.as_slice()));
-        places.collect::<BTreeSet<_>>().len()
+        let mut places: Vec<_> =
+            written.map(|update| (update.table.keyspace(), update.key.as_slice())).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
     }
 
     /// Begins a write of each table.
@@ -233,24 +242,18 @@ impl Gathered {
         tables.into_iter().map(|table| Timed::new(&engine.load_of(table))).collect()
     }
 
-    fn bytes(&self) -> usize {
-        self.updates.iter().map(PartitionUpdate::len).sum()
-    }
-
     /// Warns of batches over several partitions that are large or spread wide, and refuses the largest.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] beyond `batch_size_fail_threshold`.
     fn check_size(
         &self,
+        places: &[(&str, &[u8])],
         guardrails: &Guardrails,
         kind: BatchKind,
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
         let written = || self.updates.iter().filter(|update| !update.is_empty());
-        // A key of two tables of one keyspace is one place to write to.
-        let places: BTreeSet<(&str, &[u8])> =
-            written().map(|update| (update.table.keyspace(), update.key.as_slice())).collect();
         if places.len() <= 1 {
             return Ok(());
         }
@@ -267,10 +270,14 @@ impl Gathered {
                 bytes - most
             ));
         }
+        let is_beyond =
+            |count: usize| guardrails.unlogged_batch_partitions.is_some_and(|most| count as u64 > most);
+        if kind == BatchKind::Logged || !is_beyond(places.len()) {
+            return Ok(());
+        }
+        // Here a key of two keyspaces counts once.
         let keys: BTreeSet<&[u8]> = places.iter().map(|(_, key)| *key).collect();
-        if kind != BatchKind::Logged
-            && guardrails.unlogged_batch_partitions.is_some_and(|most| keys.len() as u64 > most)
-        {
+        if is_beyond(keys.len()) {
             let tables = tables();
             warnings.push(format!(
                 "Unlogged batch covering {} partitions detected against table{} {}. You should use a logged batch for \
@@ -310,7 +317,7 @@ impl Gathered {
         let write = async |update: &PartitionUpdate| {
             let mut mutation = Vec::new();
             update.encode(&mut mutation);
-            engine.write(&update.table, &mutation, level, write_type, timeout).await
+            modify::send(engine, update, &mutation, (level, write_type), timeout).await
         };
         let updates: Vec<&PartitionUpdate> = updates.collect();
         if let [update] = &updates[..] {
@@ -328,18 +335,37 @@ impl Gathered {
 struct ByKey<'b> {
     updates: &'b mut Vec<PartitionUpdate>,
     places: &'b mut HashMap<(TableId, Vec<u8>), usize, foldhash::fast::FixedState>,
+    /// Bytes of all updates but for what the growing one has gained.
+    bytes: &'b mut usize,
+    /// The update that was asked for last, with its bytes before.
+    growing: Option<(usize, usize)>,
+}
+
+impl ByKey<'_> {
+    /// Counts what the update that was asked for last has gained.
+    fn count(&mut self) {
+        if let Some((place, before)) = self.growing.take() {
+            // Rows of one partition that replace each other may take less than before.
+            *self.bytes = *self.bytes + self.updates[place].len() - before;
+        }
+    }
 }
 
 impl Updates for ByKey<'_> {
     fn of(&mut self, plan: &ModifyPlan, key: &[u8]) -> &mut PartitionUpdate {
+        self.count();
         let next = self.updates.len();
         let place = *self.places.entry((plan.table.id(), key.to_vec())).or_insert(next);
+        let mut before = 0;
         if place == next {
             let mut update = PartitionUpdate::new(Rc::clone(&plan.table));
             update.key.extend_from_slice(key);
             update.token = murmur3_token(key);
             self.updates.push(update);
+        } else {
+            before = self.updates[place].len();
         }
+        self.growing = Some((place, before));
         &mut self.updates[place]
     }
 }

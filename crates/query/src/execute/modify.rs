@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use model::mutation::MutationView;
 use model::token::murmur3_token;
 use reactor::in_slices;
 use replication::Consistency;
@@ -58,26 +57,25 @@ pub async fn execute(
     }
 }
 
-/// Has replicas take one mutation.
+/// Has replicas take the encoded mutation of one update.
 #[inline]
-async fn send(
+pub(super) async fn send(
     engine: &Engine,
-    plan: &ModifyPlan,
+    update: &PartitionUpdate,
     mutation: &[u8],
-    level: Consistency,
+    (level, write_type): (Consistency, WriteType),
     timeout: Option<Duration>,
 ) -> Result<(), QueryError> {
-    let table = &plan.table;
-    let failed = |error| Engine::write_failed(error, table, mutation, level, WriteType::Simple);
-    let view = MutationView::trusted(mutation).map_err(|error| QueryError::Internal(error.to_string()))?;
+    let table = &update.table;
+    let failed = |error| Engine::write_failed(error, table, mutation, level, write_type);
     let begun = match engine.replicator().can_begin_writes() {
-        true => engine.begin_mutation(table, (mutation, view.token), level, timeout),
+        true => engine.begin_mutation(table, (mutation, update.token), level, timeout),
         false => Ok(None),
     };
     match begun {
         Ok(Some(pending)) => reactor::in_place!(pending.finish(mutation)).map_err(failed),
         // Boxed, so that a write that begins at once carries no space for it.
-        Ok(None) => Box::pin(engine.write(table, mutation, level, WriteType::Simple, timeout)).await,
+        Ok(None) => Box::pin(engine.write(table, mutation, level, write_type, timeout)).await,
         Err(error) => Err(failed(error)),
     }
 }
@@ -132,7 +130,7 @@ pub(super) async fn write(
         mutation.clear();
         update.encode(mutation);
         let timed = Timed::new(&engine.load_of(&plan.table));
-        let sent = reactor::in_place!(send(engine, plan, mutation, level, timeout));
+        let sent = reactor::in_place!(send(engine, update, mutation, (level, WriteType::Simple), timeout));
         timed.end();
         sent
     };

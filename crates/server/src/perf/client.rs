@@ -31,6 +31,14 @@ pub(super) struct Template {
     result: u32,
 }
 
+/// How many rows a request asks for, and where it continues.
+#[derive(Debug, Default)]
+pub(super) struct Paged {
+    /// Rows of a page; `None` for all at once.
+    pub(super) page_size: Option<i32>,
+    pub(super) paging_state: Option<Vec<u8>>,
+}
+
 /// Kinds of RESULT: without content, and with rows (native_protocol_v4.spec §4.2.5).
 const VOID: u32 = 1;
 const ROWS: u32 = 2;
@@ -104,6 +112,56 @@ impl Client {
         })
     }
 
+    /// Prepares a statement; returns its id.
+    ///
+    /// # Errors
+    /// [`PerfError::Unexpected`].
+    pub(super) async fn prepare_id(&mut self, text: &str) -> Result<Vec<u8>, PerfError> {
+        self.ask(&ClientRequest::Prepare(text, None)).await?;
+        self.expect(text, |body| match body {
+            ResponseBody::Prepared(prepared) => Some(prepared.id.to_vec()),
+            _ => None,
+        })
+    }
+
+    async fn execute_with(&mut self, id: &[u8], values: &[&[u8]], paged: &Paged) -> Result<(), PerfError> {
+        let values: Vec<_> = values.iter().map(|value| ValueRef::Bytes(value)).collect();
+        let parameters = Parameters {
+            values: &values,
+            skip_metadata: true,
+            page_size: paged.page_size,
+            paging_state: paged.paging_state.as_deref(),
+            ..Parameters::at(Consistency::One)
+        };
+        self.ask(&ClientRequest::Execute { id, result_metadata_id: &[], parameters: &parameters }).await
+    }
+
+    /// Executes a prepared statement that returns no rows.
+    ///
+    /// # Errors
+    /// [`PerfError::Unexpected`].
+    pub(super) async fn execute_values(&mut self, id: &[u8], values: &[&[u8]]) -> Result<(), PerfError> {
+        self.execute_with(id, values, &Paged::default()).await?;
+        self.expect("a write", |body| matches!(body, ResponseBody::Void).then_some(()))
+    }
+
+    /// Executes a prepared SELECT; returns the number of rows of the page and the place of the next one.
+    ///
+    /// # Errors
+    /// [`PerfError::Unexpected`].
+    pub(super) async fn rows(
+        &mut self,
+        id: &[u8],
+        values: &[&[u8]],
+        paged: &Paged,
+    ) -> Result<(usize, Option<Vec<u8>>), PerfError> {
+        self.execute_with(id, values, paged).await?;
+        self.expect("a read", |body| match body {
+            ResponseBody::Rows(rows) => Some((rows.row_count, rows.paging_state.map(<[u8]>::to_vec))),
+            _ => None,
+        })
+    }
+
     /// Prepares a statement. `values` are those of its markers; the value at index `key` is the key.
     ///
     /// # Errors
@@ -114,11 +172,7 @@ impl Client {
         values: &[&[u8]],
         key: usize,
     ) -> Result<Template, PerfError> {
-        self.ask(&ClientRequest::Prepare(text, None)).await?;
-        let id = self.expect(text, |body| match body {
-            ResponseBody::Prepared(prepared) => Some(prepared.id.to_vec()),
-            _ => None,
-        })?;
+        let id = self.prepare_id(text).await?;
         // The key's offset in the frame is found by encoding the request with two keys and comparing the
         // results.
         let mut encode = |filler: u8| {

@@ -1,10 +1,13 @@
 //! The public readers of a table file: of one partition, or of a run of partitions.
 
+use std::rc::Rc;
+
 use model::Unfiltered;
 use model::deletion::DeletionTime;
 use model::row::RowView;
 use model::token::{Token, murmur3_token};
 
+use super::long_rows::RowRoom;
 use super::stream::{AtHand, Stream};
 use crate::error::SstableError;
 use crate::scan::PartitionBound;
@@ -134,6 +137,16 @@ impl Scanner {
         }
         self.next_at = Some(self.length);
         false
+    }
+
+    /// Takes memory for long rows from `room` from now on; those before gave theirs back.
+    pub fn set_room(&mut self, room: Option<&Rc<RowRoom>>) {
+        self.stream.set_room(room);
+    }
+
+    /// Bytes of data in memory, those included that are being read.
+    pub fn bytes_in_memory(&self) -> usize {
+        self.stream.bytes_in_memory()
     }
 
     /// Offset of the current partition in the uncompressed data.

@@ -121,8 +121,19 @@ impl Stream {
     /// Takes memory for long rows from `room`, if given.
     #[must_use]
     pub(crate) fn in_room(mut self, room: Option<&Rc<RowRoom>>) -> Self {
-        self.share = room.map(RowShare::new);
+        self.set_room(room);
         self
+    }
+
+    /// As [`Stream::in_room`], from now on.
+    pub(crate) fn set_room(&mut self, room: Option<&Rc<RowRoom>>) {
+        self.share = room.map(RowShare::new);
+    }
+
+    /// Bytes of its buffers, those included that are being read into.
+    pub(crate) fn bytes_in_memory(&self) -> usize {
+        let rows = self.key.capacity() + self.static_row.capacity() + self.row.capacity();
+        self.window.bytes_in_memory() + rows + self.clustering.capacity()
     }
 
     pub(crate) fn key(&self) -> &[u8] {

@@ -46,6 +46,11 @@ impl fmt::Debug for Coming {
 }
 
 impl Window {
+    /// Bytes in memory, those included that are being read.
+    pub(crate) fn bytes_in_memory(&self) -> usize {
+        self.bytes.capacity() + self.coming.as_ref().map_or(0, |_| READ_BYTES_MAX as usize)
+    }
+
     /// The bytes in memory from `at` on.
     #[inline]
     pub(crate) fn from(&self, at: u64) -> &[u8] {

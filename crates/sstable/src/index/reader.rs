@@ -317,16 +317,17 @@ impl IndexFile {
     }
 
     /// Offset of the data of the first partition behind `bound`, searched from the start of `stretch` on.
+    /// `kept` says that others may begin there too: what is read stays among the index pages.
     pub(crate) async fn position_behind(
         &self,
         counter: &ReadCounter,
         stretch: Stretch<'_>,
         bound: &PartitionBound,
+        kept: bool,
     ) -> Result<Option<u64>, SstableError> {
         let end = stretch.next.map_or(self.length, |(next, _)| next.min(self.length));
         let mut at = stretch.start;
-        // A scan begins here once: lookups do not need the bytes it reads.
-        let mut walk = Walk { index: self, counter, start: 0, bytes: None, kept: false };
+        let mut walk = Walk { index: self, counter, start: 0, bytes: None, kept };
         while at < self.length {
             // The whole stretch at once, so that it can be verified: a key with a wrong bit would hide
             // partitions.

@@ -95,8 +95,13 @@ impl Storage {
     ) -> Result<(), StorageError> {
         let PartitionRange::Key(key) = &command.range else { return Ok(()) };
         self.note_read(command.table.id(), &key.key);
-        let mut reader =
-            Reader { command, scratch: self.take_scratch(), permits: &self.0.permits, room: None };
+        let mut reader = Reader {
+            command,
+            scratch: self.take_scratch(),
+            permits: &self.0.permits,
+            kept: &self.0.kept_scans,
+            room: None,
+        };
         let Unread { tablet, claim, left } = *unread;
         let read = reader.merged_partition(&tablet, Some(claim), left, key.token, &key.key, consumer).await;
         self.return_scratch(reader.scratch);
@@ -185,8 +190,13 @@ impl Storage {
         let Some(claim) = tablet.cache().claim().filter(|_| !command.bypass_cache) else {
             return FromMemory::NotBegun;
         };
-        let mut reader =
-            Reader { command, scratch: self.take_scratch(), permits: &self.0.permits, room: None };
+        let mut reader = Reader {
+            command,
+            scratch: self.take_scratch(),
+            permits: &self.0.permits,
+            kept: &self.0.kept_scans,
+            room: None,
+        };
         let left = match memory {
             Some(memory) => match reader.row_of_both((&tablet, claim), memory, (token, key), consumer) {
                 Both::HandedOver(_) => Err(FromMemory::Done),

@@ -1,7 +1,7 @@
 //! Reads: from memtables alone without copying a row, otherwise by a merge with table files.
 //!
 //! `command` has the parameters of a read. `now` reads a row without waiting, `partition` reads one
-//! partition, `scan` many. `cached` reads one partition from the row cache before the files; `source` and
+//! partition, `scan` many, which `kept` keeps between pages. `cached` reads one partition from the row cache before the files; `source` and
 //! `merge` combine versions and files; `skip` decides which files need not be opened. `visible` decides which
 //! parts of a row are visible, `dead` counts the others, and `permit` limits reads from disk and scans.
 //! `raw` hands over deletions and dead data too, for other replicas; `shown` has what clients see of it.
@@ -14,6 +14,7 @@ mod dead;
 mod files_with;
 mod fragments;
 mod from_memory;
+pub(crate) mod kept;
 pub(crate) mod merge;
 mod partition;
 pub(crate) mod permit;
@@ -61,7 +62,8 @@ impl Storage {
             return Box::pin(self.read_fragments(command, consumer)).await;
         };
         let scratch = self.take_scratch();
-        let mut reader = Reader { command, scratch, permits: &self.0.permits, room: None };
+        let mut reader =
+            Reader { command, scratch, permits: &self.0.permits, kept: &self.0.kept_scans, room: None };
         let result = match &command.range {
             PartitionRange::Key(key) => {
                 let tablet = self.tablet_soon(&store, key.token).await?;

@@ -10,6 +10,7 @@ use sstable::RowRoom;
 use super::both::Both;
 use super::cached::CachedPartition;
 use super::dead::Graves;
+use super::kept::KeptScans;
 use super::merge::{Merge, Step};
 use super::permit::Permits;
 use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
@@ -22,13 +23,14 @@ use crate::memtable::{Memtable, PartitionRef, Pin, Shape, VersionCursor};
 use crate::tablet::Tablet;
 
 /// Rows handed over before checking whether another task should run.
-const ROWS_PER_LOOK: u32 = 64;
+pub(super) const ROWS_PER_LOOK: u32 = 64;
 
 /// One read at work.
 pub(super) struct Reader<'c> {
     pub(super) command: &'c ReadCommand,
     pub(super) scratch: VisibleScratch,
     pub(super) permits: &'c Permits,
+    pub(super) kept: &'c KeptScans,
     /// Memory of a scan for long rows; a read of one partition has its permit's.
     pub(super) room: Option<Rc<RowRoom>>,
 }

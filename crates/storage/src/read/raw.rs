@@ -104,7 +104,8 @@ impl Storage {
         consumer: &mut dyn RawConsumer,
     ) -> Result<(), StorageError> {
         let scratch = self.take_scratch();
-        let mut reader = Reader { command, scratch, permits: &self.0.permits, room: None };
+        let mut reader =
+            Reader { command, scratch, permits: &self.0.permits, kept: &self.0.kept_scans, room: None };
         let result = self.read_raw_with(&mut reader, consumer).await;
         self.return_scratch(reader.scratch);
         result.inspect_err(|error| self.note_read_error(error))
@@ -191,10 +192,11 @@ impl Reader<'_> {
         while let Some(token) = scan.next() {
             let (sources, lent) = self.sources_of(&mut scan, token).await?;
             let (flow, sources) = self.walk_raw(sources, token, scan.key(), consumer).await?;
+            scan.give_back(lent, sources);
             if flow == Flow::Stop {
+                self.kept.keep(tablet, scan, token, self.command);
                 return Ok(flow);
             }
-            scan.give_back(lent, sources);
             scan.pass(token).await?;
             reactor::maybe_yield().await;
         }

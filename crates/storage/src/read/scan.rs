@@ -1,15 +1,18 @@
 //! Reads the partitions of one tablet in token order, over memtables and table files at once.
 //!
 //! The set of memtables and files is taken when the tablet is entered. Partitions that come into a memtable
-//! behind the scan's place are found, because the place is a key and not a pointer.
+//! behind the scan's place are found, because the place is a key and not a pointer. A scan that stopped because
+//! its reader had enough is kept for the next page (`kept`).
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
-use model::{Token, clustering::Slice};
-use sstable::{RowRoom, Scanner};
+use model::{DeletionTime, Table, Token, Unfiltered, clustering::Slice};
+use sstable::{AtHand, RowRoom, Scanner};
 
-use super::partition::Reader;
+use super::dead::Graves;
+use super::partition::{ROWS_PER_LOOK, Reader};
 use super::source::{Input, Source};
+use super::visible::{VisibleScratch, visible};
 use super::{Flow, PartitionBound, RowConsumer};
 use crate::error::StorageError;
 use crate::memtable::{Memtable, PartitionRef, Walk};
@@ -18,12 +21,15 @@ use crate::tablet::{TableFile, Tablet};
 /// The walk of a scan over the partitions of one tablet.
 pub(super) struct TabletScan {
     memories: Vec<MemoryScan>,
-    files: Vec<FileScan>,
+    pub(super) files: Vec<FileScan>,
+    /// The tablet's set of files and its table, of the moment when it was entered.
+    pub(super) set: Weak<Vec<Rc<TableFile>>>,
+    pub(super) table: Rc<Table>,
     /// Partitions before this were passed.
     place: PartitionBound,
-    to: PartitionBound,
+    pub(super) to: PartitionBound,
     /// Key of the partition that the scan stands at.
-    key: Vec<u8>,
+    pub(super) key: Vec<u8>,
 }
 
 /// A memtable with the scan's place in it.
@@ -34,9 +40,9 @@ struct MemoryScan {
 }
 
 /// A table file with the scan's place in it; the scanner is away while a merge uses it.
-struct FileScan {
+pub(super) struct FileScan {
     file: Rc<TableFile>,
-    scanner: Option<Box<Scanner>>,
+    pub(super) scanner: Option<Box<Scanner>>,
 }
 
 /// The files of a scan whose scanners a merge uses, by index.
@@ -56,6 +62,7 @@ impl Reader<'_> {
         while let Some(token) = scan.next() {
             let flow = self.scanned_partition(&mut scan, token, consumer).await?;
             if flow == Flow::Stop {
+                self.kept.keep(tablet, scan, token, self.command);
                 return Ok(flow);
             }
             scan.pass(token).await?;
@@ -91,15 +98,41 @@ impl Reader<'_> {
                 at: None,
             })
             .collect();
+        let (set, table) = (tablet.files(), tablet.table());
+        let files = match self.kept.take(tablet, (&place, &to), self.command) {
+            Some(files) => self.resume_files(files, &place).await?,
+            None => self.open_files(&set, &place, &to).await?,
+        };
+        Ok(TabletScan { memories, files, set: Rc::downgrade(&set), table, place, to, key: Vec::new() })
+    }
+
+    /// Opens those of the files that may have partitions between two bounds.
+    async fn open_files(
+        &self,
+        set: &[Rc<TableFile>],
+        place: &PartitionBound,
+        to: &PartitionBound,
+    ) -> Result<Vec<FileScan>, StorageError> {
         let mut files = Vec::new();
-        for file in tablet.files().iter() {
+        for file in set {
             if place.token <= file.sstable().last_key().0 && file.sstable().first_key().0 <= to.token {
                 // A reversed scan opens each partition separately, from its end.
                 let slices: &[Slice] = if self.command.reversed { &[] } else { &self.command.slices };
-                files.extend(FileScan::open(file, self.room.as_ref(), (&place, &to), slices).await?);
+                files.extend(FileScan::open(file, self.room.as_ref(), (place, to), slices).await?);
             }
         }
-        Ok(TabletScan { memories, files, place, to, key: Vec::new() })
+        Ok(files)
+    }
+
+    /// Leaves the partition behind in which kept files stopped.
+    async fn resume_files(
+        &self,
+        mut files: Vec<FileScan>,
+        place: &PartitionBound,
+    ) -> Result<Vec<FileScan>, StorageError> {
+        files.iter_mut().for_each(|file| file.set_room(self.room.as_ref()));
+        FileScan::step(&mut files, place.token, place.key.as_deref().unwrap_or_default()).await?;
+        Ok(files)
     }
 
     async fn scanned_partition(
@@ -108,26 +141,85 @@ impl Reader<'_> {
         token: Token,
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
-        let key = scan.key.as_slice();
-        if !scan.files.iter().any(|file| file.is_at(token, key)) {
-            let mut holders = scan
-                .memories
-                .iter()
-                .filter(|m| m.at.is_some_and(|at| m.memtable.contents().key(at) == (token, key)));
-            if let (Some(MemoryScan { memtable, at: Some(partition), .. }), None) =
-                (holders.next(), holders.next())
-            {
-                let only = memtable.contents().only_version(*partition);
+        match scan.only_holder(token) {
+            Some(Holder::Memory { memtable, partition }) => {
+                let only = memtable.contents().only_version(partition);
                 if let Some(version) = only {
-                    return Ok(self.walk_memory(memtable, *partition, version, consumer).await);
+                    return Ok(self.walk_memory(&memtable, partition, version, consumer).await);
                 }
             }
+            Some(Holder::File(index)) if !self.command.reversed => {
+                let FileScan { file, scanner: Some(scanner) } = &mut scan.files[index] else {
+                    unreachable!("a file that stands at a partition has its scanner")
+                };
+                if file.sstable().has_only_values() {
+                    return self.walk_file(file, scanner, consumer).await;
+                }
+            }
+            _ => {}
         }
         let (sources, lent) = self.sources_of(scan, token).await?;
         let key = scan.key.as_slice();
         let (flow, sources) = self.walk_sources(sources, self.shape(), false, token, key, consumer).await?;
         scan.give_back(lent, sources);
         Ok(flow)
+    }
+
+    /// Hands over a partition that a file without deletions and expiring data has alone: what a merge of it would
+    /// say.
+    async fn walk_file(
+        &mut self,
+        file: &TableFile,
+        scanner: &mut Scanner,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<Flow, StorageError> {
+        let (table, now) = (&self.command.table, self.command.now);
+        let graves = Graves::new(table, now);
+        let mut announced = false;
+        let mut rows = 0u32;
+        // Static rows are asked for once in a partition: buffers of their own do not show.
+        let mut of_static = VisibleScratch::default();
+        loop {
+            rows = rows.wrapping_add(1);
+            if rows.is_multiple_of(ROWS_PER_LOOK) && reactor::need_preempt() {
+                super::give_way(rows / ROWS_PER_LOOK).await;
+            }
+            let is_row = match scanner.next_at_hand().map_err(|error| file.failed(error))? {
+                AtHand::Lacking => {
+                    Box::pin(scanner.fetch()).await.map_err(|error| file.failed(error))?;
+                    continue;
+                }
+                AtHand::Next(Unfiltered::Row { .. }) => true,
+                // A file without deletions has none that ends or begins.
+                AtHand::Next(Unfiltered::Change { .. }) => continue,
+                AtHand::End => false,
+            };
+            let mut flow = Flow::Continue;
+            let row = is_row.then(|| scanner.row()).and_then(|(clustering, row)| {
+                let row = visible(table, row, DeletionTime::LIVE, now, &graves, &mut self.scratch);
+                row.map(|row| (clustering, row))
+            });
+            if !announced && (row.is_some() || !is_row) {
+                let static_row = scanner.static_row();
+                let static_row = static_row
+                    .and_then(|row| visible(table, row, DeletionTime::LIVE, now, &graves, &mut of_static));
+                if row.is_none() && static_row.is_none() {
+                    return Ok(graves.partition((scanner.token(), scanner.key()), consumer));
+                }
+                announced = true;
+                flow = consumer.partition(scanner.key(), scanner.token(), static_row);
+            }
+            match row {
+                Some((clustering, row)) if flow == Flow::Continue => flow = consumer.row(clustering, row),
+                None if !is_row && flow != Flow::Stop => return Ok(consumer.partition_end()),
+                _ => {}
+            }
+            match flow {
+                Flow::Continue => {}
+                Flow::SkipPartition => return Ok(consumer.partition_end()),
+                Flow::Stop => return Ok(Flow::Stop),
+            }
+        }
     }
 
     /// The sources of the partition that the scan stands at; they go back to [`TabletScan::give_back`].
@@ -163,7 +255,34 @@ impl Reader<'_> {
     }
 }
 
+/// The one source of a partition.
+enum Holder {
+    Memory {
+        memtable: Rc<Memtable>,
+        partition: PartitionRef,
+    },
+    /// A file, by index.
+    File(usize),
+}
+
 impl TabletScan {
+    /// The memtable or file that has the partition the scan stands at, if it is only one.
+    fn only_holder(&self, token: Token) -> Option<Holder> {
+        let key = self.key.as_slice();
+        let memories = self.memories.iter().filter_map(|memory| {
+            let partition = memory.at.filter(|at| memory.memtable.contents().key(*at) == (token, key))?;
+            Some((&memory.memtable, partition))
+        });
+        let files = self.files.iter().enumerate().filter(|(_, file)| file.is_at(token, key));
+        match (single(memories), single(files)) {
+            (Count::One((memtable, partition)), Count::None) => {
+                Some(Holder::Memory { memtable: Rc::clone(memtable), partition })
+            }
+            (Count::None, Count::One((index, _))) => Some(Holder::File(index)),
+            _ => None,
+        }
+    }
+
     /// Moves to the first partition that was not passed; returns its token, `None` at the end of the range.
     pub(super) fn next(&mut self) -> Option<Token> {
         let token = next_key(&mut self.memories, &self.files, &self.place, &mut self.key)?;
@@ -208,6 +327,18 @@ impl TabletScan {
 }
 
 impl FileScan {
+    /// Bytes of data that it has in memory.
+    pub(super) fn bytes_in_memory(&self) -> usize {
+        self.scanner.as_ref().map_or(0, |scanner| scanner.bytes_in_memory())
+    }
+
+    /// Takes memory for long rows from `room` from now on.
+    pub(super) fn set_room(&mut self, room: Option<&Rc<RowRoom>>) {
+        if let Some(scanner) = &mut self.scanner {
+            scanner.set_room(room);
+        }
+    }
+
     async fn open(
         file: &Rc<TableFile>,
         room: Option<&Rc<RowRoom>>,
@@ -217,7 +348,7 @@ impl FileScan {
         let failed = |error| file.failed(error);
         let sstable = file.open_in(room);
         let mut scanner =
-            sstable.scan(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
+            sstable.scan_some(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
         let more = scanner.next_partition().await.map_err(failed)?;
         Ok(more.then(|| Self { file: Rc::clone(file), scanner: Some(Box::new(scanner)) }))
     }
@@ -244,6 +375,21 @@ impl FileScan {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether there is one of something.
+enum Count<T> {
+    None,
+    One(T),
+    More,
+}
+
+fn single<T>(mut all: impl Iterator<Item = T>) -> Count<T> {
+    match (all.next(), all.next()) {
+        (None, _) => Count::None,
+        (Some(only), None) => Count::One(only),
+        (Some(_), Some(_)) => Count::More,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads for other replicas (`Storage::read_raw`).
 
 mod digests;
-mod heard;
+pub(crate) mod heard;
 mod merging;
 mod raw;
 mod writes;

@@ -14,7 +14,7 @@ use reactor::sim::{DiskFaults, World};
 use storage::{PartitionRange, ReadCommand, Slices, Storage, StorageConfig};
 
 use super::heard::{Heard, Seen, join};
-use super::writes::{BASE, Bound, KEYS, Kind, SPAN, Write, bound, changes, position, write};
+use super::writes::{BASE, Bound, KEYS, Kind, SPAN, Write, bound, changes, position, value, write};
 
 /// The table that is flushed and compacted, and the one that stays in its memtable.
 const IDS: [TableId; 2] = [TableId([1; 16]), TableId([2; 16])];
@@ -49,9 +49,9 @@ pub(super) fn read() -> impl Strategy<Value = Read> {
         .prop_map(|(key, bounds, reversed, now, stop)| Read { key, bounds, reversed, now, stop })
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op(write: impl Strategy<Value = Write>) -> impl Strategy<Value = Op> {
     prop_oneof![
-        20 => write().prop_map(Op::Write),
+        20 => write.prop_map(Op::Write),
         2 => Just(Op::Flush),
         1 => Just(Op::Compact),
         6 => read().prop_map(Op::Read),
@@ -197,7 +197,14 @@ proptest! {
 
     #[test]
     fn raw_reads_have_what_live_reads_have_and_do_not_tell_files_from_memory(
-        ops in proptest::collection::vec(op(), 1..160), seed in 0u64..1000
+        ops in proptest::collection::vec(op(write()), 1..160), seed in 0u64..1000
+    ) {
+        prop_assert_eq!(run(seed, || node(ops)), Ok(()));
+    }
+
+    #[test]
+    fn a_scan_of_files_without_deletions_has_what_their_merge_has(
+        ops in proptest::collection::vec(op(value()), 1..120), seed in 0u64..1000
     ) {
         prop_assert_eq!(run(seed, || node(ops)), Ok(()));
     }

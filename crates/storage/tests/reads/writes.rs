@@ -74,6 +74,24 @@ pub(crate) fn write() -> impl Strategy<Value = Write> {
     })
 }
 
+/// Writes without deletions and expiring data, whose files a scan reads on a road of its own.
+pub(crate) fn value() -> impl Strategy<Value = Write> {
+    let row = || (0..FIRST, 0..SECOND);
+    let kind = prop_oneof![
+        4 => (row(), any::<u8>()).prop_map(|((a, b), v)| Kind::Insert(a, b, v, false)),
+        2 => (row(), any::<u8>()).prop_map(|((a, b), v)| Kind::Value(a, b, Some(v), false)),
+        2 => (row(), 0..3u8, any::<u8>()).prop_map(|((a, b), k, v)| Kind::Put(a, b, k, Some(v))),
+        1 => any::<u8>().prop_map(|v| Kind::Static(Some(v), false)),
+    ];
+    (0..KEYS, 1..30i64, kind).prop_map(|(key, timestamp, kind)| Write {
+        key,
+        timestamp,
+        local: 0,
+        base: BASE,
+        kind,
+    })
+}
+
 pub(crate) fn prefix(a: i32, b: Option<i32>) -> Vec<u8> {
     let mut bytes = Vec::new();
     append_component(&mut bytes, Some(&a.to_be_bytes()));
