@@ -46,6 +46,8 @@ impl Replicator {
     /// The replicator of this shard, on a node of `data_center`; other shards' calls find it from now on. If
     /// this shard has a network, other nodes' requests are served from now on.
     pub fn new(storage: Storage, data_center: impl Into<String>) -> Self {
+        read::repair::register();
+        late::register();
         let Ok(network) = Network::here() else {
             return Self::with_peers(storage, data_center, Rc::new(NoPeers));
         };

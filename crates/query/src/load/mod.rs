@@ -7,6 +7,7 @@
 //! metrics, fed by the same measurements: see [`LATENCIES`].
 
 mod decaying;
+mod published;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

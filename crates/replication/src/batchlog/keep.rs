@@ -151,6 +151,7 @@ impl Replicator {
     pub(crate) fn start_keeping(&self, hints: &Rc<Hints>) {
         let (hints, keeper) = (Rc::clone(hints), Rc::new(Keeper::default()));
         reactor::set_local(Rc::clone(&keeper));
+        keeper.show();
         let (now, patience) = (reactor::now(), hints.config().batch_patience);
         for found in self.storage().take_kept_batches() {
             let mutations = found.mutations.into_iter().map(Rc::from).collect();

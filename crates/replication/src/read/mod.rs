@@ -16,7 +16,7 @@ mod paced;
 mod parts;
 pub mod position;
 mod raw_page;
-mod repair;
+pub(crate) mod repair;
 mod replica;
 mod rest;
 mod round;

@@ -10,13 +10,29 @@ use std::task::Poll;
 use model::Table;
 use model::mutation::MutationView;
 use model::tablet::Replica;
-use reactor::{Deadline, metrics};
+use reactor::Deadline;
+use reactor::metrics::{self, Counter};
 use smallvec::SmallVec;
 
 use crate::error::{ReplicaFailure, ReplicationError};
 use crate::plan::{Plan, Planned};
 use crate::replicator::Replicator;
 use crate::write::send::{self, Sent};
+
+/// Registers this shard's counters, so that they are published as 0 before the first repair.
+pub(crate) fn register() {
+    drop((repairs(), failures()));
+}
+
+fn repairs() -> Rc<Counter> {
+    let help = "Writes to replicas of what a read showed that they lack";
+    metrics::counter("ceto_coordinator_read_repairs", help, &[])
+}
+
+fn failures() -> Rc<Counter> {
+    let help = "Reads that failed because a replica did not get what it lacks";
+    metrics::counter("ceto_coordinator_read_repairs_failed", help, &[])
+}
 
 /// Writes each mutation to its replica, and waits until all have them that still are replicas then: others
 /// count for no later read.
@@ -31,8 +47,7 @@ pub(super) async fn write(
     deadline: Deadline,
 ) -> Result<(), ReplicationError> {
     let born_us = reactor::wall_clock_us();
-    let help = "Writes to replicas of what a read showed that they lack";
-    metrics::counter("ceto_coordinator_read_repairs", help, &[]).add(lacking.len() as u64);
+    repairs().add(lacking.len() as u64);
     let mut under_way: SmallVec<[(Planned, Sent); 5]> = SmallVec::new();
     for (planned, mutation) in lacking {
         let (replicator, table, version) = (replicator.clone(), table.clone(), plan.version());
@@ -64,8 +79,7 @@ pub(super) async fn write(
     if failed.is_empty() {
         return Ok(());
     }
-    let help = "Reads that failed because a replica did not get what it lacks";
-    metrics::counter("ceto_coordinator_read_repairs_failed", help, &[]).inc();
+    failures().inc();
     let required = plan.required;
     let received = required.saturating_sub(failed.len() as u32);
     Err(ReplicationError::TimedOut { received, required, data_present: true })

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use model::Table;
 use model::mutation::MutationView;
-use reactor::{Deadline, Group, mesh, metrics};
+use reactor::metrics::{self, Counter};
+use reactor::{Deadline, Group, mesh};
 use smallvec::SmallVec;
 use storage::ApplyAs;
 use wire::node::frame::{Verb, WorkGroup};
@@ -45,11 +46,20 @@ pub(crate) fn now_seconds() -> u32 {
     u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(0)
 }
 
+/// Registers this shard's counter, so that it is published as 0 before the first late write.
+pub(crate) fn register() {
+    drop(dropped());
+}
+
+fn dropped() -> Rc<Counter> {
+    let help = "Writes that were not applied, because they are older than deletions are kept.";
+    metrics::counter("ceto_late_writes_dropped", help, &[])
+}
+
 /// Counts and logs a write that is dropped because it comes too late.
 #[cold]
 pub(crate) fn note_dropped(table: &Table, born_us: i64) {
-    let help = "Writes that were not applied, because they are older than deletions are kept.";
-    metrics::counter("ceto_late_writes_dropped", help, &[]).inc();
+    dropped().inc();
     reactor::warn_limited!("a write came too late and is dropped: what deleted its data may be forgotten";
         keyspace = table.keyspace(), table = table.name(), born_us = born_us);
 }

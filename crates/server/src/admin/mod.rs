@@ -18,6 +18,7 @@ mod limit;
 mod members;
 mod metrics;
 pub(crate) mod node;
+mod node_samples;
 mod params;
 mod rest;
 mod sampling;

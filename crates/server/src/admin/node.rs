@@ -17,7 +17,6 @@ use model::{Table, TableId};
 use query::is_system;
 use query::partition_key_text;
 use query::system::Catalog;
-use reactor::metrics::Sample;
 use reactor::{Deadline, Group, mesh};
 use replication::ReplicationError;
 use storage::TableReport;
@@ -135,29 +134,6 @@ where
         }
     }
     first.map(|()| results)
-}
-
-/// The metrics of every shard.
-pub(super) async fn samples() -> Result<Vec<Vec<Sample>>, ApiError> {
-    let calls: Vec<_> = (0..reactor::shard_count())
-        .map(|shard| {
-            mesh::call(shard, Group::ADMIN, || async {
-                if let Some(shard) = reactor::local::<Shard>() {
-                    shard.native.settle_metrics().await;
-                }
-                let mut samples = reactor::metrics::collect().await;
-                if let Some(shard) = reactor::local::<Shard>() {
-                    samples.extend(super::storage_samples::of(&shard).await);
-                }
-                samples
-            })
-        })
-        .collect();
-    let mut all = Vec::new();
-    for call in calls {
-        all.push(call.await.map_err(ApiError::failed)?);
-    }
-    Ok(all)
 }
 
 /// The names and the id of a table.

@@ -1,5 +1,6 @@
 //! Metrics of the storage, taken at each scrape; they have ScyllaDB's names if it has the same metric.
 
+use query::Engine;
 use reactor::metrics::{Sample, Value};
 use storage::TableReport;
 
@@ -27,6 +28,7 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
         ),
         ("scylla_commitlog_disk_total_bytes", "Bytes of commit-log files.", log.disk_bytes),
         ("scylla_commitlog_disk_active_bytes", "Bytes of those that hold entries.", log.live_bytes),
+        ("ceto_commitlog_disk_bytes_max", "Bytes that commit-log files may take.", log.bytes_max),
         (
             "scylla_commitlog_memory_buffer_groups",
             "Groups of entries that wait to be written.",
@@ -45,17 +47,6 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
         ),
     ] {
         push(name, help, Vec::new(), Value::Counter(count));
-    }
-    if reactor::shard_id() == 0 {
-        let version = ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        push("scylla_scylladb_current_version", "The version that runs.", vec![version], Value::Gauge(0));
-        let mode = super::node::NodeState::here().map_or(super::node::Mode::Starting, |node| node.mode.get());
-        push(
-            "scylla_node_operation_mode",
-            "1 starting, 3 normal, 6 draining, 7 drained.",
-            Vec::new(),
-            Value::Gauge(mode.number()),
-        );
     }
     push(
         "scylla_memory_total_memory",
@@ -92,6 +83,9 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
         append_table(report, &mut samples);
         reactor::maybe_yield().await;
     }
+    if let Some(engine) = Engine::here() {
+        samples.extend(engine.table_samples().await);
+    }
     samples
 }
 
@@ -115,6 +109,27 @@ fn append_table(report: &TableReport, samples: &mut Vec<Sample>) {
             report.memtable_partitions as u64,
         ),
         ("scylla_column_family_tablet_count", "Tablets on this shard.", report.tablets as u64),
+        ("ceto_table_memtable_bytes", "Bytes in memtables.", report.memtable_bytes as u64),
+        (
+            "ceto_table_resident_bytes",
+            "Bytes of filters and summaries of table files in memory.",
+            report.resident_bytes as u64,
+        ),
+        (
+            "ceto_table_uncompressed_bytes",
+            "Bytes of rows in table files, before compression.",
+            report.data_bytes,
+        ),
+        (
+            "ceto_table_file_partitions",
+            "Partitions in table files, one that is in several files counted as often.",
+            report.file_partitions,
+        ),
+        (
+            "ceto_table_partition_bytes_max",
+            "Bytes of the largest partition in a table file, by the files' histograms.",
+            report.partition_bytes_max,
+        ),
     ] {
         let labels = vec![("cf".to_owned(), report.name.clone()), ("ks".to_owned(), report.keyspace.clone())];
         let value = Value::Gauge(i64::try_from(level).unwrap_or(i64::MAX));

@@ -4,10 +4,10 @@
 //! may take until the next measurement: all acknowledged writes can then be flushed, however full the disk
 //! is. Compactions may use the mark's part, but not the others.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reactor::{Deadline, Group};
+use reactor::{Deadline, Group, metrics};
 
 use crate::error::StorageError;
 use crate::shard::Storage;
@@ -113,6 +113,7 @@ impl Storage {
             };
             let held = log.saturating_add(if mark.path == config.data_dir { held } else { 0 });
             let least = mark.free_bytes_min.saturating_add(held);
+            publish(&mark.path, free, least);
             let again = if full == Some(&mark.path) { least / RETURN_PART } else { 0 };
             let min = least.saturating_add(again);
             if free < min {
@@ -124,6 +125,18 @@ impl Storage {
             }
         }
         Space { found, headroom, room }
+    }
+}
+
+/// Shows a disk's free bytes, and how many of them have to stay free for writes to be taken.
+fn publish(folder: &Path, free: u64, least: u64) {
+    let folder = folder.display().to_string();
+    for (name, help, bytes) in [
+        ("ceto_disk_free_bytes", "Bytes free on the disk of the folder, when last measured.", free),
+        ("ceto_disk_free_bytes_min", "Free bytes below which writes are refused.", least),
+    ] {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        metrics::gauge(name, help, &[("folder", &folder)]).set(bytes);
     }
 }
 
