@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, ConfigError, Driver, Port, Remarks, parse_address, parse_seeds, parse_size};
+use crate::generated::{CompletionsCommand, ConfigCommand, ManCommand};
 
 /// A shard-per-core, Cassandra-compatible wide-column database.
 #[derive(Debug, Parser)]
@@ -33,6 +34,13 @@ pub enum Command {
     /// The tools beside it.
     #[command(flatten)]
     Tool(tools::Tool),
+    /// Print the keys of the configuration file
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print completions for a shell
+    Completions(CompletionsCommand),
+    /// Write man pages into a directory
+    Man(ManCommand),
 }
 
 /// Options of `ceto server`; each goes before the same key of the configuration file.
@@ -186,6 +194,7 @@ impl ServerOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated::{completions, write_pages};
     use clap::CommandFactory;
 
     #[test]
@@ -257,5 +266,29 @@ mod tests {
         assert_eq!(listen("localhost").unwrap(), Some(IpAddr::from([127, 0, 0, 1])));
         let error = listen("here").unwrap_err().to_string();
         assert!(error.contains("expected an IP address or localhost, found 'here'"), "{error}");
+    }
+
+    #[test]
+    fn completions_of_each_shell_know_commands_verbs_and_options() {
+        use clap_complete::Shell;
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = completions(shell, Cli::command());
+            for word in ["io-setup", "prometheus-port", "compactionstats", "completions"] {
+                assert!(script.contains(word), "{shell} knows nothing of {word}");
+            }
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // no shard runs here
+    fn each_command_has_a_man_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("man1");
+        write_pages(&directory, Cli::command()).unwrap();
+        let page = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+        assert!(page("ceto.1").contains("io\\-setup"));
+        assert!(page("ceto-server.1").contains("\\-\\-shutdown\\-timeout"));
+        assert!(page("ceto-ctl-compactionstats.1").contains(".TH ceto-ctl-compactionstats 1"));
+        assert!(write_pages(&directory.join("ceto.1"), Cli::command()).is_err());
     }
 }

@@ -12,6 +12,7 @@ mod hints;
 pub(crate) mod io_properties;
 mod keys;
 mod known;
+pub(crate) mod reference;
 mod security;
 pub(crate) mod settings;
 mod topology;
