@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, Driver, Port, Remarks, parse_address, parse_seeds, parse_size};
+use crate::config::{
+    Config, ConfigError, Driver, Port, Remarks, parse_address, parse_reachable_address, parse_seeds,
+    parse_size,
+};
 use crate::generated::{CompletionsCommand, ConfigCommand, ManCommand};
 
 /// A shard-per-core, Cassandra-compatible wide-column database.
@@ -59,6 +62,12 @@ pub struct ServerOptions {
     /// Address for CQL clients [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: Option<IpAddr>,
+    /// Address that other nodes are told, if it is not the one that this node listens on
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_reachable_address)]
+    pub broadcast_address: Option<IpAddr>,
+    /// Address that drivers are told, if it is not that of --listen
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_reachable_address)]
+    pub broadcast_rpc_address: Option<IpAddr>,
     /// Addresses of nodes that are asked for the cluster, with commas between [default: none, a node alone]
     #[arg(long, value_name = "ADDRESSES", value_parser = seeds)]
     pub seeds: Option<Seeds>,
@@ -141,6 +150,12 @@ impl ServerOptions {
         config.accept_missing.clone_from(&self.accept_missing);
         if let Some(listen) = self.listen {
             config.rpc_address = listen;
+        }
+        if let Some(address) = self.broadcast_address {
+            config.topology.broadcast_address = Some(address);
+        }
+        if let Some(address) = self.broadcast_rpc_address {
+            config.broadcast_rpc_address = Some(address);
         }
         if let Some(seeds) = &self.seeds {
             config.topology.seeds.clone_from(seeds);
@@ -252,6 +267,22 @@ mod tests {
             (Port::Given(0), Port::Given(9181))
         );
         assert_eq!((config.driver, config.developer_mode), (Driver::Poll, true));
+    }
+
+    #[test]
+    fn other_nodes_and_drivers_are_told_the_addresses_that_they_can_reach() {
+        let options = |address: &str| {
+            let words = ["ceto", "server", "--listen", "10.0.0.1", "--broadcast-address", address];
+            Cli::try_parse_from(words.into_iter().chain(["--broadcast-rpc-address", "84.0.0.2"]))
+        };
+        let Command::Server(given) = options("84.0.0.1").unwrap().command else {
+            panic!("the server's command")
+        };
+        let (config, _) = given.configuration().unwrap();
+        let told = [Some(config.own_address()), config.broadcast_rpc_address, Some(config.bind_address())];
+        assert_eq!(told, ["84.0.0.1", "84.0.0.2", "10.0.0.1"].map(|address| address.parse().ok()));
+        let error = options("0.0.0.0").unwrap_err().to_string();
+        assert!(error.contains("no address that other nodes can connect to"), "{error}");
     }
 
     #[test]
