@@ -80,7 +80,9 @@ class Entry(ProcessTest):
             [f"[ $2 = ceto-{n} ] && echo '{address} STREAM ceto-{n}' && exit" for n, address in enumerate(ADDRESSES, 1)]
             + ["exec /usr/bin/getent \"$@\""]))
         seeds = "ceto-1,ceto-2,ceto-3"
-        nodes = [self.node(address, CETO_ADDRESS=f"ceto-{n}", CETO_SEEDS=seeds) for n, address in enumerate(ADDRESSES, 1)]
+        # Metrics are on every address of the machine, so each node has a port of its own here.
+        nodes = [self.node(address, "--prometheus-port", str(native.PORT + 4 + n), CETO_ADDRESS=f"ceto-{n}", CETO_SEEDS=seeds)
+                 for n, address in enumerate(ADDRESSES, 1)]
         for node in nodes:
             node.wait_until_ready()
         if os.geteuid() == 0 and self.user_reaches(BINARY, ENTRY):
