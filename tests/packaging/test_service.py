@@ -110,14 +110,14 @@ class Service(ProcessTest):
         if held is None:
             node.end()
             self.skipTest("ptrace is not permitted here: no thread can be held from outside")
+        # In any case: nobody else can take note of the end of a thread that is traced.
+        self.addCleanup(lambda: (node.process.kill(), until("the end", lambda: ended(node.process, held))))
         node.process.send_signal(signal.SIGTERM)
         message = until("a message", lambda: manager.was_told("^STATUS=Drains for "))
         self.assertRegex(message, r"^EXTEND_TIMEOUT_USEC=\d{8,}\nSTATUS=Drains for \d+ s: .*shard 1 does not answer")
         # The node then gives its shards some seconds to make their commit logs durable.
         message = until("a message", lambda: manager.was_told("^STATUS=Ends without a drain$"))
         self.assertRegex(message, r"^EXTEND_TIMEOUT_USEC=")
-        node.process.kill()
-        until("the end", lambda: ended(node.process, held))
 
     def test_a_node_without_a_manager_or_with_a_wrong_address_starts_all_the_same(self):
         command = [BINARY, "server", "--workdir", "data", *PORTS, *SMALL]
