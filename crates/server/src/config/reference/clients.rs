@@ -34,16 +34,16 @@ pub(super) const SECTIONS: &[Section] = &[
             ),
             set(
                 &[("native_transport_max_requests_per_connection", "2048")],
-                "Most requests in flight of one connection; further ones are not read until one is answered. -1 \
-                 for no limit.",
+                "Most requests in flight of one connection; further ones are refused as overload. -1 for no limit.",
             ),
             set(
                 &[("max_concurrent_requests_per_shard", "16384")],
-                "Most requests in flight of one shard; further ones wait. -1 for no limit.",
+                "Most requests in flight of one shard; further ones are refused as overload. -1 for no limit.",
             ),
             set(
                 &[("native_transport_max_request_data_in_flight", "64MiB")],
-                "Most bytes of requests in flight of one shard; further ones wait.",
+                "Most bytes of requests in flight of one shard. Connections with further ones wait, or are refused as \
+                 overload if their client asked for that (THROW_ON_OVERLOAD).",
             )
             .or(&[("native_transport_max_concurrent_requests_in_bytes", "67108864")]),
             set(
@@ -123,7 +123,7 @@ pub(super) const SECTIONS: &[Section] = &[
                 .or(&[("max_hint_window_in_ms", "10800000")]),
             set(
                 &[("max_hints_size_per_host", "0B")],
-                "Most bytes of hints for one other node; 0B for no limit.",
+                "Most bytes of hints for one other node; with 0B only a tenth of the free space limits them.",
             ),
             set(&[("max_hints_file_size", "128MiB")], "Size of a file of hints; from 1MiB to 2047MiB.")
                 .or(&[("max_hints_file_size_in_mb", "128")]),
@@ -131,13 +131,15 @@ pub(super) const SECTIONS: &[Section] = &[
                 .or(&[("hints_flush_period_in_ms", "10000")]),
             set(
                 &[("hinted_handoff_throttle", "1024KiB")],
-                "Bytes of hints that are sent each second; 0KiB for no limit.",
+                "Bytes of hints that a node gets each second, shared out among those that may send some; 0KiB for no \
+                 limit.",
             )
             .or(&[("hinted_handoff_throttle_in_kb", "1024")]),
-            set(&[("max_hints_delivery_threads", "2")], "Most nodes to which hints are sent at the same time."),
+            set(&[("max_hints_delivery_threads", "2")], "Most nodes to which a shard sends hints at the same time."),
             set(
                 &[("batchlog_replay_throttle", "1024KiB")],
-                "Bytes of interrupted batches that are finished each second; 0KiB for no limit.",
+                "Bytes of interrupted batches that a shard finishes each second, shared out in the same way; 0KiB for no \
+                 limit.",
             )
             .or(&[("batchlog_replay_throttle_in_kb", "1024")]),
         ],

@@ -10,10 +10,15 @@ pub(super) const SECTIONS: &[Section] = &[
                 "keyspaces",
                 "-1",
                 "CREATE KEYSPACE beyond this number of users' keyspaces gives a warning, or fails. So do all keys \
-                 that end in _warn_threshold and _fail_threshold; -1 or null is for no limit."
+                 that end in _warn_threshold and _fail_threshold; -1 or null is for no limit. The older key counts \
+                 Cassandra's 5 system keyspaces too."
             )
             .or(&[("keyspace_count_warn_threshold", "-1")]),
-            thresholds!("tables", "-1", "Tables of users.").or(&[("table_count_warn_threshold", "-1")]),
+            thresholds!(
+                "tables",
+                "-1",
+                "Tables of users. The older key counts Cassandra's 48 system tables too."
+            ).or(&[("table_count_warn_threshold", "-1")]),
             thresholds!("columns_per_table", "-1", "Columns of a table."),
             thresholds!("fields_per_udt", "-1", "Fields of a user-defined type."),
             thresholds!("vector_dimensions", "-1", "Dimensions of a vector."),

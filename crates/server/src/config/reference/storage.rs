@@ -45,7 +45,8 @@ pub(super) const SECTIONS: &[Section] = &[
             unset(
                 &[("memtable_total_space", "256MiB")],
                 "half of the memory",
-                "Memory for memtables of the whole node. The row cache has what they leave.",
+                "Memory for memtables of the whole node. The row cache has what they leave of it, and half as much \
+                 again.",
             )
             .or(&[("memtable_total_space_in_mb", "256")]),
             set(
