@@ -7,6 +7,8 @@
 #   make sim SEED=n | SEEDS=a..b   replay or search in simulation; WORLD=storage | statements | cluster: in that one alone
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
 #   make sanitize the memory crate's tests under the address sanitizer
+#   make dist     the program as packages ship it, optimized as a whole: a build that takes long, and much memory
+#   make deb      a Debian package of it
 #   make exchange a real Cassandra takes our table files and answers with the same rows (nightly)
 
 CARGO ?= cargo
@@ -17,13 +19,20 @@ export CARGO_TERM_COLOR ?= auto
 # once more. This is how `cargo clippy` calls its driver; the words between warnings separate arguments.
 LINTED = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
-.PHONY: run release check test cassandra-tools compat stress crash differential exchange sanitize sim bench fuzz clean-data
+.PHONY: run release dist deb check test cassandra-tools compat stress crash differential exchange sanitize sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
 
 release:
 	$(CARGO) build --release --locked
+
+dist:
+	$(CARGO) build --profile dist --locked -p server --bin ceto
+	ls -l target/dist/ceto
+
+deb: dist
+	packaging/debian/build.sh target/dist/ceto target
 
 check:
 	$(CARGO) fmt --all --check

@@ -13,6 +13,7 @@ mod disks;
 mod lock;
 mod memory;
 mod probe;
+mod service_manager;
 mod shard;
 mod signals;
 mod trouble;
@@ -33,6 +34,7 @@ use crate::admin::{Admin, Ports};
 use crate::cli::ServerOptions;
 use crate::config::{Config, ConfigError, Driver};
 pub(crate) use shard::Shard;
+use signals::Attach;
 
 /// Why a node did not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
@@ -235,7 +237,7 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
             attach.shard(shard);
             reactor::set_local(Rc::new(pages));
             if shard.id == 0
-                && let Err(error) = lead(config, file, shard, probes, administered).await
+                && let Err(error) = lead(config, file, shard, probes, administered, attach).await
             {
                 // The receiver outlives every shard.
                 let _ = failed.send(error.to_string());
@@ -264,8 +266,10 @@ async fn lead(
     info: ShardInfo,
     probes: bool,
     administered: Sender<Admin>,
+    watcher: Attach,
 ) -> Result<(), BootError> {
     let started = reactor::now();
+    watcher.step("takes its directory and ports");
     // The lock is held until the process ends, so the next process finds the ports free.
     std::mem::forget(lock::take(&config.workdir).await?);
     let ports = Ports::bind(&config)?;
@@ -277,9 +281,14 @@ async fn lead(
     let stop = reactor::spawn(Group::ADMIN, reactor::signal::terminated());
 
     let mut stop = stop;
+    watcher.step(if config.seeds().is_empty() {
+        "opens table files and replays the commit log"
+    } else {
+        "opens table files, replays the commit log and meets the other nodes"
+    });
     let opened = unless_stopped(open_node(&config, info.count), &mut stop).await;
     let served = match opened {
-        Some(Ok(())) => serve(&config, started, stop, probes).await,
+        Some(Ok(())) => serve(&config, started, stop, probes, &watcher).await,
         Some(Err(error)) => Err(error),
         None => {
             reactor::info!("told to stop before the node was open");
@@ -344,6 +353,7 @@ async fn serve(
     started: reactor::Instant,
     stop: reactor::JoinHandle<std::io::Result<()>>,
     probes: bool,
+    watcher: &Attach,
 ) -> Result<(), BootError> {
     let shard = reactor::local::<Shard>().expect("shard 0 opened");
     let listeners = shard.native.listen(config)?;
@@ -351,6 +361,8 @@ async fn serve(
     let node = Rc::new(NodeState::new(config, started, listeners));
     reactor::set_local(Rc::clone(&node));
     node::tell_others();
+    // No task runs between the opening of the ports and this: the manager knows before the first answer.
+    watcher.serves(&addresses.join(" and "));
     let elapsed_ms = started.elapsed().as_millis();
     println!(
         "ceto ready on {} with {} shard(s) after {elapsed_ms} ms, {}",

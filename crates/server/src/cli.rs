@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, Driver, Port, Remarks, parse_address, parse_seeds, parse_size};
+use crate::config::{
+    Config, ConfigError, Driver, Port, Remarks, parse_address, parse_reachable_address, parse_seeds,
+    parse_size,
+};
+use crate::generated::{CompletionsCommand, ConfigCommand, ManCommand};
 
 /// A shard-per-core, Cassandra-compatible wide-column database.
 #[derive(Debug, Parser)]
@@ -33,6 +37,13 @@ pub enum Command {
     /// The tools beside it.
     #[command(flatten)]
     Tool(tools::Tool),
+    /// Print the keys of the configuration file
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print completions for a shell
+    Completions(CompletionsCommand),
+    /// Write man pages into a directory
+    Man(ManCommand),
 }
 
 /// Options of `ceto server`; each goes before the same key of the configuration file.
@@ -51,6 +62,12 @@ pub struct ServerOptions {
     /// Address for CQL clients [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: Option<IpAddr>,
+    /// Address that other nodes are told, if it is not the one that this node listens on
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_reachable_address)]
+    pub broadcast_address: Option<IpAddr>,
+    /// Address that drivers are told, if it is not that of --listen
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_reachable_address)]
+    pub broadcast_rpc_address: Option<IpAddr>,
     /// Addresses of nodes that are asked for the cluster, with commas between [default: none, a node alone]
     #[arg(long, value_name = "ADDRESSES", value_parser = seeds)]
     pub seeds: Option<Seeds>,
@@ -134,6 +151,12 @@ impl ServerOptions {
         if let Some(listen) = self.listen {
             config.rpc_address = listen;
         }
+        if let Some(address) = self.broadcast_address {
+            config.topology.broadcast_address = Some(address);
+        }
+        if let Some(address) = self.broadcast_rpc_address {
+            config.broadcast_rpc_address = Some(address);
+        }
         if let Some(seeds) = &self.seeds {
             config.topology.seeds.clone_from(seeds);
         }
@@ -186,6 +209,7 @@ impl ServerOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated::{completions, write_pages};
     use clap::CommandFactory;
 
     #[test]
@@ -246,6 +270,22 @@ mod tests {
     }
 
     #[test]
+    fn other_nodes_and_drivers_are_told_the_addresses_that_they_can_reach() {
+        let options = |address: &str| {
+            let words = ["ceto", "server", "--listen", "10.0.0.1", "--broadcast-address", address];
+            Cli::try_parse_from(words.into_iter().chain(["--broadcast-rpc-address", "84.0.0.2"]))
+        };
+        let Command::Server(given) = options("84.0.0.1").unwrap().command else {
+            panic!("the server's command")
+        };
+        let (config, _) = given.configuration().unwrap();
+        let told = [Some(config.own_address()), config.broadcast_rpc_address, Some(config.bind_address())];
+        assert_eq!(told, ["84.0.0.1", "84.0.0.2", "10.0.0.1"].map(|address| address.parse().ok()));
+        let error = options("0.0.0.0").unwrap_err().to_string();
+        assert!(error.contains("no address that other nodes can connect to"), "{error}");
+    }
+
+    #[test]
     fn an_address_is_a_number_or_localhost() {
         let listen = |address: &str| {
             let cli = Cli::try_parse_from(["ceto", "server", "--listen", address]);
@@ -257,5 +297,29 @@ mod tests {
         assert_eq!(listen("localhost").unwrap(), Some(IpAddr::from([127, 0, 0, 1])));
         let error = listen("here").unwrap_err().to_string();
         assert!(error.contains("expected an IP address or localhost, found 'here'"), "{error}");
+    }
+
+    #[test]
+    fn completions_of_each_shell_know_commands_verbs_and_options() {
+        use clap_complete::Shell;
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = completions(shell, Cli::command());
+            for word in ["io-setup", "prometheus-port", "compactionstats", "completions"] {
+                assert!(script.contains(word), "{shell} knows nothing of {word}");
+            }
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // no shard runs here
+    fn each_command_has_a_man_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("man1");
+        write_pages(&directory, Cli::command()).unwrap();
+        let page = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+        assert!(page("ceto.1").contains("io\\-setup"));
+        assert!(page("ceto-server.1").contains("\\-\\-shutdown\\-timeout"));
+        assert!(page("ceto-ctl-compactionstats.1").contains(".TH ceto-ctl-compactionstats 1"));
+        assert!(write_pages(&directory.join("ceto.1"), Cli::command()).is_err());
     }
 }

@@ -12,6 +12,7 @@ mod hints;
 pub(crate) mod io_properties;
 mod keys;
 mod known;
+pub(crate) mod reference;
 mod security;
 pub(crate) mod settings;
 mod topology;
@@ -29,8 +30,8 @@ use query::MarkerOptions;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
 use storage::LargeLimits;
-pub(crate) use topology::parse_seeds;
 pub use topology::{InternodeCompression, Seed, Snitch, TopologyConfig};
+pub(crate) use topology::{parse_reachable_address, parse_seeds};
 use value::{Document, Entry, Value};
 
 /// All settings of the process.

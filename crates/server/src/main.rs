@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use server::boot::Pages;
 use server::cli::{Cli, Command};
 
@@ -17,6 +17,9 @@ fn main() -> ExitCode {
             Pages { tidy: || memory::tidy_pages(&ALLOCATOR), returner: || memory::returner(&ALLOCATOR) },
         ),
         Command::Perf(command) => command.run(),
+        Command::Config(command) => command.run(),
+        Command::Completions(command) => command.run(Cli::command()),
+        Command::Man(command) => command.run(Cli::command()),
         Command::Tool(tool) => tool.run(),
     }
 }

@@ -22,7 +22,7 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 
-use clap::{Args, Parser};
+use clap::{Args, CommandFactory, Parser};
 use reactor::{Config, DriverChoice, run_one};
 
 use http::Api;
@@ -35,6 +35,11 @@ pub struct CtlCommand {
     /// A verb of nodetool with its options; `help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "VERB AND OPTIONS")]
     words: Vec<OsString>,
+}
+
+/// The verbs and options of `ceto ctl`, which the command line of `ceto` passes on as they are.
+pub fn definition() -> clap::Command {
+    CtlOptions::command().name("ctl")
 }
 
 /// Why a verb failed.

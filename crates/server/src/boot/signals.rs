@@ -4,7 +4,8 @@
 //! the node and end it; a second one of them, or `shutdown_timeout`, ends it at once. SIGHUP reloads the
 //! settings that can change at run time. All other signals give a line in the log. While the node stops, the
 //! thread asks every shard once a second what it waits for. A shard that does not answer is occupied by a
-//! task; even then the thread can end the process.
+//! task; even then the thread can end the process. A service manager that waits for the node to start or to
+//! end is told every few seconds that it goes on ([`ServiceManager`]).
 //! Invariant: an acknowledged write was handed to the commit log's files before its answer, so ending the
 //! process at once loses nothing. Shards that answer sync their commit logs first, so that a later power
 //! failure loses nothing either.
@@ -20,6 +21,7 @@ use reactor::signal::{self, Received, Taken};
 use reactor::{Group, ShardInfo};
 use tokio::sync::mpsc as questions;
 
+use super::service_manager::ServiceManager;
 use super::{BootError, Shard, disks};
 use crate::cli::ServerOptions;
 use crate::config::{Config, Written};
@@ -28,6 +30,11 @@ use crate::config::{Config, Written};
 const ENDED_AT_ONCE: i32 = 1;
 /// Interval of log lines about what a stopping node waits for.
 const LINE_EVERY: Duration = Duration::from_secs(1);
+/// Interval of messages to the service manager while the node starts.
+const STARTING_EVERY: Duration = Duration::from_secs(5);
+/// The time that the service manager is asked for with each message. A node that stands still sends none, and
+/// is ended by the manager after this time.
+const EXTENSION: Duration = Duration::from_secs(30);
 /// How long a shard has to report what it waits for.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 /// How long the shards have to make their commit logs durable when the node ends at once.
@@ -51,9 +58,19 @@ enum Question {
 /// The id of a shard, and the sender of questions to it.
 type Line = (usize, questions::Sender<Question>);
 
-/// Registers shards with the thread.
+/// What the shards report to the thread.
+enum News {
+    /// A shard has started.
+    Shard(Line),
+    /// The start has come to a step, named in a few words.
+    Step(String),
+    /// The node answers clients; the text says where.
+    Serves(String),
+}
+
+/// Registers shards with the thread, and reports how the start goes.
 #[derive(Clone)]
-pub(super) struct Attach(mpsc::Sender<Line>);
+pub(super) struct Attach(mpsc::Sender<News>);
 
 /// State of the thread.
 struct Watcher {
@@ -63,8 +80,12 @@ struct Watcher {
     config: Config,
     written: Written,
     started_with_disks: bool,
-    joining: mpsc::Receiver<Line>,
+    news: mpsc::Receiver<News>,
     shards: Vec<Line>,
+    manager: ServiceManager,
+    /// The step of the start, and when the start began; `None` once the node serves or if there is no manager
+    /// to be told.
+    starting: Option<(String, Instant)>,
     /// When the node was told to stop.
     ending: Option<Instant>,
 }
@@ -87,11 +108,23 @@ pub(super) fn watch(
     config: Config,
     started_with_disks: bool,
 ) -> Result<Attach, BootError> {
-    let (attach, joining) = mpsc::channel();
+    let (attach, news) = mpsc::channel();
     let written = Written::of(options.config.as_deref()).unwrap_or_default();
+    let manager = ServiceManager::from_environment();
+    let starting = manager.is_there().then(|| ("starts its shards".to_owned(), Instant::now()));
     let shards = Vec::new();
-    let watcher =
-        Watcher { taken, options, config, written, started_with_disks, joining, shards, ending: None };
+    let watcher = Watcher {
+        taken,
+        options,
+        config,
+        written,
+        started_with_disks,
+        news,
+        shards,
+        manager,
+        starting,
+        ending: None,
+    };
     let thread = std::thread::Builder::new().name("ceto-signals".to_owned());
     thread.spawn(move || watcher.run()).map_err(BootError::Signals)?;
     Ok(Attach(attach))
@@ -102,13 +135,26 @@ impl Attach {
     pub(super) fn shard(&self, shard: ShardInfo) {
         let (line, mut questions) = questions::channel(QUESTIONS_MAX);
         // An error means that the thread has ended, and then no questions come.
-        let _ = self.0.send((shard.id, line));
+        let _ = self.0.send(News::Shard((shard.id, line)));
         reactor::spawn(Group::ADMIN, async move {
             while let Some(question) = questions.recv().await {
                 answer(shard.id, question).await;
             }
         })
         .detach();
+    }
+
+    /// Notes the step that the start has come to, and tells the service manager at once.
+    pub(super) fn step(&self, step: &str) {
+        let _ = self.0.send(News::Step(step.to_owned()));
+        ServiceManager::from_environment().status(&starts(step));
+    }
+
+    /// Notes that the node serves. The service manager has the message when this returns.
+    pub(super) fn serves(&self, addresses: &str) {
+        let status = format!("Answers clients on {addresses}");
+        let _ = self.0.send(News::Serves(status.clone()));
+        ServiceManager::from_environment().ready(&status);
     }
 }
 
@@ -141,6 +187,26 @@ async fn answer(id: usize, question: Question) {
     }
 }
 
+/// The status of a node that starts.
+fn starts(step: &str) -> String {
+    format!("Starts: {step}")
+}
+
+/// Bytes of the files in the folder of commit logs, in folders of shards included; 0 if it cannot be read.
+fn commitlog_bytes(folder: &Path) -> u64 {
+    let files = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_file() => found.blocks() * 512,
+        _ => 0,
+    };
+    files(folder)
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files(&entry.path()).map(bytes).sum(),
+            _ => bytes(entry),
+        })
+        .sum()
+}
+
 fn state_of(shard: &Shard) -> String {
     let (connections, requests) = shard.native.open_now();
     let (memtables, bytes) = shard.storage().unflushed();
@@ -156,11 +222,12 @@ fn state_of(shard: &Shard) -> String {
 
 impl Watcher {
     fn run(mut self) {
-        let mut next_line = Instant::now();
+        let mut next_line = Instant::now() + STARTING_EVERY;
         loop {
-            let time = match self.ending {
-                None => IDLE_TIME,
-                Some(_) => self.left().min(next_line.saturating_duration_since(Instant::now())),
+            let time = if self.ending.is_some() || self.starting.is_some() {
+                self.left().min(next_line.saturating_duration_since(Instant::now()))
+            } else {
+                IDLE_TIME
             };
             match self.taken.next(time) {
                 Ok(Some(received)) => {
@@ -170,7 +237,10 @@ impl Watcher {
                         next_line = Instant::now() + LINE_EVERY;
                     }
                 }
-                Ok(None) if self.ending.is_none() => {}
+                Ok(None) if self.ending.is_none() => {
+                    self.say_how_the_start_goes();
+                    next_line = Instant::now() + STARTING_EVERY;
+                }
                 Ok(None) if self.left().is_zero() => {
                     let limit = self.config.shutdown_timeout.as_secs_f64();
                     self.end_at_once(&format!("the node did not end within {limit} s (shutdown_timeout)"));
@@ -215,6 +285,7 @@ impl Watcher {
                 };
                 reactor::info!("{received}: the node drains and ends; {limit}");
                 self.ending = Some(Instant::now());
+                self.manager.stopping(EXTENSION, "Drains: no new requests are taken");
                 signal::terminate();
             }
             (signal::HANGUP, _) => self.reload(received),
@@ -224,9 +295,24 @@ impl Watcher {
         }
     }
 
-    /// The shards that have registered so far.
+    /// The shards that have registered so far. Takes in all other news too.
     fn shards(&mut self) -> &[Line] {
-        self.shards.extend(self.joining.try_iter());
+        for news in self.news.try_iter() {
+            match news {
+                News::Shard(line) => self.shards.push(line),
+                News::Step(step) => {
+                    if let Some((known, _)) = &mut self.starting {
+                        *known = step;
+                    }
+                }
+                News::Serves(status) => {
+                    if self.starting.take().is_some() && self.ending.is_none() {
+                        // A message about the start may have overtaken the shard's own.
+                        self.manager.status(&status);
+                    }
+                }
+            }
+        }
         &self.shards
     }
 
@@ -256,6 +342,19 @@ impl Watcher {
         (answered, silent)
     }
 
+    /// Asks the service manager for more time while the node starts and its shards answer.
+    fn say_how_the_start_goes(&mut self) {
+        let (_, silent) = self.ask(ANSWER_TIME, Question::State);
+        let Some((step, began)) = &self.starting else { return };
+        if !silent.is_empty() {
+            return;
+        }
+        let folder = super::shard::places(&self.config, 0).commitlog_dir;
+        let (seconds, log_mib) = (began.elapsed().as_secs(), commitlog_bytes(&folder).div_ceil(1 << 20));
+        let status = format!("for {seconds} s, {step}; {log_mib} MiB of commit log on disk");
+        self.manager.extend(EXTENSION, &starts(&status));
+    }
+
     fn say_what_it_waits_for(&mut self) {
         let (mut states, silent) = self.ask(ANSWER_TIME, Question::State);
         states.extend(silent.into_iter().map(|id| (id, "does not answer: a task holds its core".to_owned())));
@@ -263,12 +362,15 @@ impl Watcher {
         let states: Vec<String> =
             states.into_iter().map(|(id, state)| format!("shard {id} {state}")).collect();
         let seconds = self.ending.map_or(0, |since| since.elapsed().as_secs());
-        reactor::info!("ending for {seconds} s: {}", states.join("; "));
+        let states = states.join("; ");
+        self.manager.extend(EXTENSION, &format!("Drains for {seconds} s: {states}"));
+        reactor::info!("ending for {seconds} s: {states}");
     }
 
     /// Ends the process without a drain.
     fn end_at_once(&mut self, why: &str) -> ! {
         reactor::warn!("{why}: it ends at once, and the next start recovers from the commit log");
+        self.manager.extend(EXTENSION, "Ends without a drain");
         let (answers, silent) = self.ask(SYNC_TIME, Question::Sync);
         for (id, synced) in answers {
             if let Err(error) = synced {

@@ -195,7 +195,15 @@ fn seed_provider(value: &Value) -> Result<Vec<Seed>, String> {
 }
 
 fn broadcast_address(value: &Value) -> Result<IpAddr, String> {
-    let told = address(value)?;
+    reachable(address(value)?)
+}
+
+/// An address of one machine, as written on the command line.
+pub(crate) fn parse_reachable_address(text: &str) -> Result<IpAddr, String> {
+    reachable(parse_address(text)?)
+}
+
+fn reachable(told: IpAddr) -> Result<IpAddr, String> {
     if told.is_unspecified() {
         return Err(format!("{told} is no address that other nodes can connect to"));
     }
