@@ -1,6 +1,7 @@
 //! Every decoder of bytes that others made, as a function that takes any bytes.
 //!
-//! `fuzz/` builds them into a libFuzzer program; `tests/corpus.rs` runs them over what is kept in `fuzz/corpus`.
+//! `fuzz/` builds them into a libFuzzer program; `tests/corpus.rs` runs them over what is kept in
+//! `fuzz/corpus`.
 
 mod literal;
 mod marshal;

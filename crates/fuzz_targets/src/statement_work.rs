@@ -10,8 +10,8 @@ use std::cell::Cell;
 
 use statement::fuzzing::Statements;
 
-/// Bytes that any statement may allocate: the largest text of JSON, which grows by doubling, and what one row's
-/// work over long numbers takes.
+/// Bytes that any statement may allocate: the largest text of JSON, which grows by doubling, and what one
+/// row's work over long numbers takes.
 const FREE_BYTES: u64 = 160 << 20;
 /// Bytes for each of its text.
 const PER_BYTE: u64 = 16 << 10;

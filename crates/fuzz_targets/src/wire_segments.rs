@@ -1,4 +1,5 @@
-//! Fuzzes version 5's segments, as they are and with their checksums put right, so that what lies behind is reached too.
+//! Fuzzes version 5's segments, as they are and with their checksums put right, so that what lies behind is
+//! reached too.
 
 use wire::segment::crc::{crc24, crc32};
 

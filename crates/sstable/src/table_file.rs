@@ -39,6 +39,9 @@ const COMPONENT_BYTES_MAX: u64 = 2 << 30;
 /// A partition up to this size is read with one request.
 const WHOLE_PARTITION_BYTES: u64 = 16 * 1024;
 
+/// Uncompressed bytes that a scan reads first if its reader may stop soon.
+const FIRST_BYTES: u64 = 16 * 1024;
+
 /// The state that readers share, with the mapping of rows to the table.
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -373,8 +376,8 @@ impl Sstable {
         self.scan_ahead(from, to, slices, READ_BYTES_MAX).await
     }
 
-    /// As [`Sstable::scan`], for a reader that may stop soon: it begins with one chunk, and reads twice as much
-    /// each time.
+    /// As [`Sstable::scan`], for a reader that may stop soon: it begins with 16 KiB, or a chunk if that
+    /// is longer, and reads twice as much each time.
     ///
     /// # Errors
     /// As [`Sstable::scan`].
@@ -384,7 +387,7 @@ impl Sstable {
         to: &PartitionBound,
         slices: &[Slice],
     ) -> Result<Scanner, SstableError> {
-        self.scan_ahead(from, to, slices, self.inner.data.chunk_length()).await
+        self.scan_ahead(from, to, slices, FIRST_BYTES.max(self.inner.data.chunk_length())).await
     }
 
     async fn scan_ahead(

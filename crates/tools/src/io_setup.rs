@@ -98,11 +98,15 @@ impl IoSetupOptions {
 }
 
 async fn set_up(options: IoSetupOptions) -> Result<(), IoSetupError> {
+    let is_named = options.directory.is_some();
     let directory = options.directory.unwrap_or_else(|| options.workdir.clone());
     let path = options.io_properties_file.unwrap_or_else(|| options.workdir.join(file::NAME));
     let directory = std::path::absolute(&directory).unwrap_or(directory);
     let failed = |source| IoSetupError::Measure { directory: directory.clone(), source };
-    reactor::file::create_dir_all(&directory).await.map_err(failed)?;
+    // A directory that is named is there: another one would be on another disk.
+    if !is_named {
+        reactor::file::create_dir_all(&directory).await.map_err(failed)?;
+    }
     let (model, doubts) = measure_disk(&directory).await?;
     let text = file::text(&directory, &model);
     let written = |source| IoSetupError::Write { path: path.clone(), source };
@@ -261,5 +265,24 @@ impl Progress {
     fn done(&self, figure: &Figure, value: f64) {
         let clear = if self.bar { "\r\x1b[K" } else { "" };
         eprintln!("{clear}{}: {}", figure.what, file::spoken(value, figure.operations));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_directory_that_is_not_there_is_refused_and_not_made() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let missing = folder.path().join("mistyped");
+        let options = IoSetupOptions {
+            workdir: folder.path().to_owned(),
+            directory: Some(missing.clone()),
+            io_properties_file: None,
+        };
+        let error = run_one(Config::default(), set_up(options)).expect_err("there is nothing to measure");
+        assert!(error.to_string().contains("mistyped: No such file or directory"), "{error}");
+        assert!(!missing.exists());
     }
 }

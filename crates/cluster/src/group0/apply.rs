@@ -135,8 +135,8 @@ fn update_node(
     let known = state.nodes.get(&number).ok_or_else(unknown)?;
     if facts.generation < known.generation {
         return Err(format!(
-            "node {number} was started for the {}th time and says that this is the {}th: its data directory is \
-             older than what the cluster has seen of it",
+            "the cluster has seen start {} of node {number}, and this is start {}: its data directory is older than \
+             what the cluster has seen of it",
             known.generation, facts.generation
         ));
     }

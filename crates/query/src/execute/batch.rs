@@ -117,9 +117,8 @@ pub async fn parts(
     if kind == BatchKind::Logged {
         warn_of_no_grace(parts, &mut out.warnings);
     }
-    let places = gathered.places();
-    gathered.check_size(&places, &engine.config().guardrails, kind, &mut out.warnings)?;
-    engine.loads().batches.record(kind, places.len());
+    let partitions = gathered.check_size(&engine.config().guardrails, kind, &mut out.warnings)?;
+    engine.loads().batches.record(kind, partitions);
     if counters.is_some() {
         let mut mutation = Vec::new();
         for update in &gathered.updates {
@@ -243,19 +242,20 @@ impl Gathered {
     }
 
     /// Warns of batches over several partitions that are large or spread wide, and refuses the largest.
+    /// Returns the number of partitions.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] beyond `batch_size_fail_threshold`.
     fn check_size(
         &self,
-        places: &[(&str, &[u8])],
         guardrails: &Guardrails,
         kind: BatchKind,
         warnings: &mut Vec<String>,
-    ) -> Result<(), QueryError> {
+    ) -> Result<usize, QueryError> {
+        let places = self.places();
         let written = || self.updates.iter().filter(|update| !update.is_empty());
         if places.len() <= 1 {
-            return Ok(());
+            return Ok(places.len());
         }
         let tables = || written().map(|update| names::qualified(&update.table)).collect::<BTreeSet<_>>();
         let bytes: usize = written().map(PartitionUpdate::data_bytes).sum();
@@ -273,7 +273,7 @@ impl Gathered {
         let is_beyond =
             |count: usize| guardrails.unlogged_batch_partitions.is_some_and(|most| count as u64 > most);
         if kind == BatchKind::Logged || !is_beyond(places.len()) {
-            return Ok(());
+            return Ok(places.len());
         }
         // Here a key of two keyspaces counts once.
         let keys: BTreeSet<&[u8]> = places.iter().map(|(_, key)| *key).collect();
@@ -287,7 +287,7 @@ impl Gathered {
                 listed(&tables)
             ));
         }
-        Ok(())
+        Ok(places.len())
     }
 
     /// Writes the collected updates, one mutation for each partition; those of a logged batch all or none.

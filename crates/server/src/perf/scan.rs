@@ -1,5 +1,5 @@
-//! `ceto perf scan`: reads of many partitions on a node without sockets: pages of a full scan, ranges of tokens,
-//! filters and aggregates.
+//! `ceto perf scan`: reads of many partitions on a node without sockets: pages of a full scan, ranges of
+//! tokens, filters and aggregates.
 //!
 //! The rows are written first and flushed into several table files, so that a range read merges files. An
 //! operation is one request: a page, a range, or a filter over the whole table.

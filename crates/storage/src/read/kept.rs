@@ -1,28 +1,28 @@
 //! Scans that stopped because their reader had enough, kept for the reader's next page.
 //!
-//! A page of a scan opens its table files at the place where the page before ended: it finds the place by the
-//! index and reads a chunk of each file, of which the page before used a part. A kept scan has that place and
-//! the bytes that were read and not used. It is found by what it reads and where it stands, not by who reads:
-//! whoever continues there takes it. A scan that is not kept any more is opened anew, with the same result.
+//! A page of a scan opens its table files at the place where the page before ended: it finds the place by
+//! the index and reads some of each file, of which the page before used a part. A kept scan has that place
+//! and the bytes that were read and not used. It is found by what it reads and where it stands, not by who
+//! reads: whoever continues there takes it. A scan that is not kept any more is opened anew, with the same
+//! result.
 //!
 //! Invariant: what is taken continues over the files that the tablet has at that moment, with their rows read
 //! as those of the table at that moment; memtables are always looked into anew. A kept scan holds its files
 //! open, removed or not, for [`KEPT_FOR`] at most, and its bytes are charged to the shard's budget.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use memory::{Budget, Charge, Kind};
+use model::clustering::Slice;
 use model::tablet::TabletId;
 use model::{Table, Token};
 use reactor::metrics::{self, Counter};
 use reactor::{Group, Instant};
-
-use super::scan::{FileScan, TabletScan};
-use super::{PartitionBound, ReadCommand, Slices};
-use crate::tablet::{TableFile, Tablet};
+use sstable::{PartitionBound, Scanner};
 
 /// How long a scan waits for its next page; a look each half of it ends those that waited longer.
 const KEPT_FOR: Duration = Duration::from_secs(2);
@@ -45,20 +45,43 @@ struct Inner {
     opened: Rc<Counter>,
 }
 
+/// The scanners of a scan, each with the index of its file in the tablet's set.
+pub(super) type Scanners = Vec<(usize, Box<Scanner>)>;
+
+/// What a scan reads.
+#[derive(Clone)]
+pub(super) struct Reads<'s> {
+    pub(super) tablet: TabletId,
+    /// The table when the tablet was entered: an altered one is another.
+    pub(super) table: Rc<Table>,
+    /// The tablet's set of files then; another set is another allocation.
+    pub(super) set: Rc<dyn Any>,
+    pub(super) slices: &'s [Slice],
+    pub(super) to: PartitionBound,
+}
+
 struct Kept {
     tablet: TabletId,
-    /// The table when the scan was opened: an altered one is another.
     table: Rc<Table>,
-    /// The tablet's set of files then; another set is another allocation.
-    set: Weak<Vec<Rc<TableFile>>>,
-    slices: Slices,
-    /// Key of the partition in which the scan stopped; it continues behind it.
-    at: (Token, Vec<u8>),
+    set: Weak<dyn Any>,
+    slices: Vec<Slice>,
     to: PartitionBound,
-    files: Vec<FileScan>,
+    /// The partition in which the scan stopped; it continues behind it.
+    at: (Token, Vec<u8>),
+    scanners: Scanners,
     bytes: usize,
     _charge: Charge,
     since: Instant,
+}
+
+impl Kept {
+    fn reads(&self, what: &Reads<'_>) -> bool {
+        self.tablet == what.tablet
+            && Rc::ptr_eq(&self.table, &what.table)
+            && self.set.upgrade().is_some_and(|set| Rc::ptr_eq(&set, &what.set))
+            && self.to == what.to
+            && self.slices == what.slices
+    }
 }
 
 impl KeptScans {
@@ -73,25 +96,21 @@ impl KeptScans {
             is_watched: Cell::new(false),
             resumed: counted(
                 "ceto_scans_resumed",
-                "Tablets scanned on from where the page before had stopped",
+                "Tablets in which a scan went on where its last page had stopped",
             ),
             opened: counted("ceto_scans_opened", "Tablets of which a scan opened the table files anew"),
         }))
     }
 
-    /// Keeps a scan that stopped in the partition it stands at, whose token this is.
-    pub(super) fn keep(&self, tablet: &Tablet, scan: TabletScan, token: Token, command: &ReadCommand) {
+    /// Keeps a scan that stopped in a partition.
+    pub(super) fn keep(&self, what: &Reads<'_>, at: (Token, Vec<u8>), mut scanners: Scanners) {
         let inner = &self.0;
-        let TabletScan { set, table, mut files, key, to, .. } = scan;
-        if command.reversed || files.is_empty() || files.iter().any(|file| file.scanner.is_none()) {
-            return;
-        }
-        let bytes = files.iter().map(FileScan::bytes_in_memory).sum::<usize>();
-        if bytes > inner.bytes_max / 4 {
+        let bytes = scanners.iter().map(|(_, scanner)| scanner.bytes_in_memory()).sum::<usize>();
+        if scanners.is_empty() || bytes > inner.bytes_max / 4 {
             return;
         }
         // The memory for long rows is the read's, which ends.
-        files.iter_mut().for_each(|file| file.set_room(None));
+        scanners.iter_mut().for_each(|(_, scanner)| scanner.set_room(None));
         let mut scans = inner.scans.borrow_mut();
         while scans.len() >= KEPT_MAX || inner.bytes.get() + bytes > inner.bytes_max {
             let Some(oldest) = scans.pop_front() else { break };
@@ -99,13 +118,13 @@ impl KeptScans {
         }
         inner.bytes.set(inner.bytes.get() + bytes);
         scans.push_back(Kept {
-            tablet: tablet.id,
-            table,
-            set,
-            slices: command.slices.clone(),
-            at: (token, key),
-            to,
-            files,
+            tablet: what.tablet,
+            table: Rc::clone(&what.table),
+            set: Rc::downgrade(&what.set),
+            slices: what.slices.to_vec(),
+            to: what.to.clone(),
+            at,
+            scanners,
             bytes,
             _charge: inner.budget.hold(Kind::Work, bytes),
             since: reactor::now(),
@@ -116,34 +135,23 @@ impl KeptScans {
         }
     }
 
-    /// Takes the kept scan that continues at `place` and ends at `to`: its files, which stand at the partition
-    /// of `place` or behind it.
-    pub(super) fn take(
-        &self,
-        tablet: &Tablet,
-        (place, to): (&PartitionBound, &PartitionBound),
-        command: &ReadCommand,
-    ) -> Option<Vec<FileScan>> {
+    /// Takes the scan that continues behind a partition, if one is named: its scanners stand at that
+    /// partition or behind it.
+    pub(super) fn take(&self, what: &Reads<'_>, behind: Option<(Token, &[u8])>) -> Option<Scanners> {
         let inner = &self.0;
-        let key = place.key.as_ref().filter(|_| !place.inclusive && !command.reversed);
-        let found = key.and_then(|key| {
-            let (table, set) = (tablet.table(), tablet.files());
-            inner.scans.borrow().iter().position(|kept| {
-                kept.tablet == tablet.id
-                    && (kept.at.0, &kept.at.1) == (place.token, key)
-                    && Rc::ptr_eq(&kept.table, &table)
-                    && kept.set.upgrade().is_some_and(|kept| Rc::ptr_eq(&kept, &set))
-                    && kept.to == *to
-                    && kept.slices == command.slices
-            })
+        let found = behind.and_then(|(token, key)| {
+            let mut scans = inner.scans.borrow_mut();
+            let stands = |kept: &Kept| kept.at.0 == token && kept.at.1 == key && kept.reads(what);
+            let found = scans.iter().position(stands)?;
+            scans.remove(found)
         });
-        let Some(kept) = found.and_then(|found| inner.scans.borrow_mut().remove(found)) else {
+        let Some(kept) = found else {
             inner.opened.inc();
             return None;
         };
         inner.forget(&kept);
         inner.resumed.inc();
-        Some(kept.files)
+        Some(kept.scanners)
     }
 }
 

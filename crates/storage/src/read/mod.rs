@@ -1,9 +1,10 @@
 //! Reads: from memtables alone without copying a row, otherwise by a merge with table files.
 //!
 //! `command` has the parameters of a read. `now` reads a row without waiting, `partition` reads one
-//! partition, `scan` many, which `kept` keeps between pages. `cached` reads one partition from the row cache before the files; `source` and
-//! `merge` combine versions and files; `skip` decides which files need not be opened. `visible` decides which
-//! parts of a row are visible, `dead` counts the others, and `permit` limits reads from disk and scans.
+//! partition, `scan` many, which `kept` keeps between pages. `cached` reads one partition from the row cache
+//! before the files; `source` and `merge` combine versions and files; `skip` decides which files need not be
+//! opened. `visible` decides which parts of a row are visible, `dead` counts the others, and `permit` limits
+//! reads from disk and scans.
 //! `raw` hands over deletions and dead data too, for other replicas; `shown` has what clients see of it.
 //! `files_with` finds the files that have a partition.
 

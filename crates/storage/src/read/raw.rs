@@ -194,7 +194,7 @@ impl Reader<'_> {
             let (flow, sources) = self.walk_raw(sources, token, scan.key(), consumer).await?;
             scan.give_back(lent, sources);
             if flow == Flow::Stop {
-                self.kept.keep(tablet, scan, token, self.command);
+                self.keep(scan, token);
                 return Ok(flow);
             }
             scan.pass(token).await?;

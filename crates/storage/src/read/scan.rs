@@ -1,19 +1,22 @@
 //! Reads the partitions of one tablet in token order, over memtables and table files at once.
 //!
 //! The set of memtables and files is taken when the tablet is entered. Partitions that come into a memtable
-//! behind the scan's place are found, because the place is a key and not a pointer. A scan that stopped because
-//! its reader had enough is kept for the next page (`kept`).
+//! behind the scan's place are found, because the place is a key and not a pointer. A scan that stopped
+//! because its reader had enough is kept for the next page (`kept`).
 
-use std::rc::{Rc, Weak};
+use std::any::Any;
+use std::rc::Rc;
 
+use model::tablet::TabletId;
 use model::{DeletionTime, Table, Token, Unfiltered, clustering::Slice};
 use sstable::{AtHand, RowRoom, Scanner};
 
 use super::dead::Graves;
+use super::kept::{Reads, Scanners};
 use super::partition::{ROWS_PER_LOOK, Reader};
 use super::source::{Input, Source};
 use super::visible::{VisibleScratch, visible};
-use super::{Flow, PartitionBound, RowConsumer};
+use super::{Flow, PartitionBound, ReadCommand, RowConsumer};
 use crate::error::StorageError;
 use crate::memtable::{Memtable, PartitionRef, Walk};
 use crate::tablet::{TableFile, Tablet};
@@ -21,15 +24,16 @@ use crate::tablet::{TableFile, Tablet};
 /// The walk of a scan over the partitions of one tablet.
 pub(super) struct TabletScan {
     memories: Vec<MemoryScan>,
-    pub(super) files: Vec<FileScan>,
-    /// The tablet's set of files and its table, of the moment when it was entered.
-    pub(super) set: Weak<Vec<Rc<TableFile>>>,
-    pub(super) table: Rc<Table>,
+    files: Vec<FileScan>,
+    /// The tablet, its set of files and its table, of the moment when it was entered.
+    tablet: TabletId,
+    set: Rc<Vec<Rc<TableFile>>>,
+    table: Rc<Table>,
     /// Partitions before this were passed.
     place: PartitionBound,
-    pub(super) to: PartitionBound,
+    to: PartitionBound,
     /// Key of the partition that the scan stands at.
-    pub(super) key: Vec<u8>,
+    key: Vec<u8>,
 }
 
 /// A memtable with the scan's place in it.
@@ -40,9 +44,11 @@ struct MemoryScan {
 }
 
 /// A table file with the scan's place in it; the scanner is away while a merge uses it.
-pub(super) struct FileScan {
+struct FileScan {
+    /// Its index in the tablet's set of files.
+    index: usize,
     file: Rc<TableFile>,
-    pub(super) scanner: Option<Box<Scanner>>,
+    scanner: Option<Box<Scanner>>,
 }
 
 /// The files of a scan whose scanners a merge uses, by index.
@@ -62,7 +68,7 @@ impl Reader<'_> {
         while let Some(token) = scan.next() {
             let flow = self.scanned_partition(&mut scan, token, consumer).await?;
             if flow == Flow::Stop {
-                self.kept.keep(tablet, scan, token, self.command);
+                self.keep(scan, token);
                 return Ok(flow);
             }
             scan.pass(token).await?;
@@ -99,40 +105,67 @@ impl Reader<'_> {
             })
             .collect();
         let (set, table) = (tablet.files(), tablet.table());
-        let files = match self.kept.take(tablet, (&place, &to), self.command) {
-            Some(files) => self.resume_files(files, &place).await?,
-            None => self.open_files(&set, &place, &to).await?,
+        let mut scan = TabletScan {
+            memories,
+            files: Vec::new(),
+            tablet: tablet.id,
+            set,
+            table,
+            place,
+            to,
+            key: Vec::new(),
         };
-        Ok(TabletScan { memories, files, set: Rc::downgrade(&set), table, place, to, key: Vec::new() })
+        let behind = scan.place.key.as_deref().filter(|_| !scan.place.inclusive);
+        let kept = match self.command.reversed {
+            // Each partition is opened separately, from its end.
+            true => None,
+            false => {
+                let behind = behind.map(|key| (scan.place.token, key));
+                self.kept.take(&scan.reads(self.command), behind)
+            }
+        };
+        scan.files = match kept {
+            Some(kept) => self.resume_files(&scan, kept).await?,
+            None => self.open_files(&scan).await?,
+        };
+        Ok(scan)
     }
 
-    /// Opens those of the files that may have partitions between two bounds.
-    async fn open_files(
-        &self,
-        set: &[Rc<TableFile>],
-        place: &PartitionBound,
-        to: &PartitionBound,
-    ) -> Result<Vec<FileScan>, StorageError> {
+    /// Opens those of the files that may have partitions between the bounds of a scan.
+    async fn open_files(&self, scan: &TabletScan) -> Result<Vec<FileScan>, StorageError> {
+        let (place, to) = (&scan.place, &scan.to);
         let mut files = Vec::new();
-        for file in set {
+        for (index, file) in scan.set.iter().enumerate() {
             if place.token <= file.sstable().last_key().0 && file.sstable().first_key().0 <= to.token {
                 // A reversed scan opens each partition separately, from its end.
                 let slices: &[Slice] = if self.command.reversed { &[] } else { &self.command.slices };
-                files.extend(FileScan::open(file, self.room.as_ref(), (place, to), slices).await?);
+                files.extend(FileScan::open((index, file), self.room.as_ref(), (place, to), slices).await?);
             }
         }
         Ok(files)
     }
 
-    /// Leaves the partition behind in which kept files stopped.
-    async fn resume_files(
-        &self,
-        mut files: Vec<FileScan>,
-        place: &PartitionBound,
-    ) -> Result<Vec<FileScan>, StorageError> {
-        files.iter_mut().for_each(|file| file.set_room(self.room.as_ref()));
-        FileScan::step(&mut files, place.token, place.key.as_deref().unwrap_or_default()).await?;
+    /// Leaves the partition behind in which kept scanners stopped.
+    async fn resume_files(&self, scan: &TabletScan, kept: Scanners) -> Result<Vec<FileScan>, StorageError> {
+        let resumed = kept.into_iter().map(|(index, mut scanner)| {
+            scanner.set_room(self.room.as_ref());
+            FileScan { index, file: Rc::clone(&scan.set[index]), scanner: Some(scanner) }
+        });
+        let mut files: Vec<_> = resumed.collect();
+        FileScan::step(&mut files, scan.place.token, scan.place.key.as_deref().unwrap_or_default()).await?;
         Ok(files)
+    }
+
+    /// Keeps a scan that stopped in the partition it stands at, whose token this is.
+    pub(super) fn keep(&self, scan: TabletScan, token: Token) {
+        if self.command.reversed || scan.files.iter().any(|file| file.scanner.is_none()) {
+            return;
+        }
+        let mut scan = scan;
+        let files = std::mem::take(&mut scan.files);
+        let scanners = files.into_iter().filter_map(|file| Some((file.index, file.scanner?))).collect();
+        let key = std::mem::take(&mut scan.key);
+        self.kept.keep(&scan.reads(self.command), (token, key), scanners);
     }
 
     async fn scanned_partition(
@@ -149,7 +182,7 @@ impl Reader<'_> {
                 }
             }
             Some(Holder::File(index)) if !self.command.reversed => {
-                let FileScan { file, scanner: Some(scanner) } = &mut scan.files[index] else {
+                let FileScan { file, scanner: Some(scanner), .. } = &mut scan.files[index] else {
                     unreachable!("a file that stands at a partition has its scanner")
                 };
                 if file.sstable().has_only_values() {
@@ -165,8 +198,8 @@ impl Reader<'_> {
         Ok(flow)
     }
 
-    /// Hands over a partition that a file without deletions and expiring data has alone: what a merge of it would
-    /// say.
+    /// Hands over a partition that a file without deletions and expiring data has alone: what a merge of it
+    /// would say.
     async fn walk_file(
         &mut self,
         file: &TableFile,
@@ -266,6 +299,18 @@ enum Holder {
 }
 
 impl TabletScan {
+    /// What it reads.
+    fn reads<'s>(&'s self, command: &'s ReadCommand) -> Reads<'s> {
+        let set = Rc::clone(&self.set) as Rc<dyn Any>;
+        Reads {
+            tablet: self.tablet,
+            table: Rc::clone(&self.table),
+            set,
+            slices: &command.slices,
+            to: self.to.as_place(false),
+        }
+    }
+
     /// The memtable or file that has the partition the scan stands at, if it is only one.
     fn only_holder(&self, token: Token) -> Option<Holder> {
         let key = self.key.as_slice();
@@ -327,20 +372,8 @@ impl TabletScan {
 }
 
 impl FileScan {
-    /// Bytes of data that it has in memory.
-    pub(super) fn bytes_in_memory(&self) -> usize {
-        self.scanner.as_ref().map_or(0, |scanner| scanner.bytes_in_memory())
-    }
-
-    /// Takes memory for long rows from `room` from now on.
-    pub(super) fn set_room(&mut self, room: Option<&Rc<RowRoom>>) {
-        if let Some(scanner) = &mut self.scanner {
-            scanner.set_room(room);
-        }
-    }
-
     async fn open(
-        file: &Rc<TableFile>,
+        (index, file): (usize, &Rc<TableFile>),
         room: Option<&Rc<RowRoom>>,
         (from, to): (&PartitionBound, &PartitionBound),
         slices: &[Slice],
@@ -350,7 +383,7 @@ impl FileScan {
         let mut scanner =
             sstable.scan_some(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
         let more = scanner.next_partition().await.map_err(failed)?;
-        Ok(more.then(|| Self { file: Rc::clone(file), scanner: Some(Box::new(scanner)) }))
+        Ok(more.then(|| Self { index, file: Rc::clone(file), scanner: Some(Box::new(scanner)) }))
     }
 
     fn is_at(&self, token: Token, key: &[u8]) -> bool {

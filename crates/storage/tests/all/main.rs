@@ -12,7 +12,6 @@ mod failing;
 mod flushes;
 mod full;
 mod import;
-mod kept_scans;
 mod log_room;
 mod long_entries;
 mod made;

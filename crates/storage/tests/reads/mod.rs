@@ -1,7 +1,8 @@
-//! Reads for other replicas (`Storage::read_raw`).
+//! Reads for other replicas (`Storage::read_raw`), and pages of scans.
 
 mod digests;
-pub(crate) mod heard;
+mod heard;
+mod kept;
 mod merging;
 mod raw;
 mod writes;

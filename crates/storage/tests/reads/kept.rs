@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use crate::reads::heard::Heard;
+use super::heard::Heard;
 use crate::table::{ID, changes_with, delete, write};
 use model::clustering::Slice;
 use model::partition_key::DecoratedKey;
