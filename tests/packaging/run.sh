@@ -4,11 +4,11 @@
 # what systemd, dpkg or root alone can show is skipped without them, and says so.
 #
 # The files run side by side, since they wait more than they compute; each has ten ports of its own.
-# Environment: CETO (the binary), PORT=9940 (and the 49 above it). A failed run keeps its folder in .cache/runs.
+# Environment: CETO (the binary), PORT=8940 (and the 49 above it). A failed run keeps its folder in .cache/runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=../badinput:../admin
-first=${PORT:-9940} failed=0 place=0
+first=${PORT:-8940} failed=0 place=0
 output=$(mktemp -d)
 trap 'rm -rf "$output"' EXIT
 declare -A running=()

@@ -83,7 +83,7 @@ async fn one_cell_makes_a_difference(storage: &Storage, later: i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn digests_do_not_depend_on_flushes_and_compactions(

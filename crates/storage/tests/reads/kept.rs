@@ -170,7 +170,7 @@ fn prefix(text: &str) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
     #[test]
     fn a_page_that_goes_on_says_what_one_says_that_begins_anew(steps in steps()) {
         let directory = tempfile::tempdir().expect("a directory");

@@ -193,7 +193,7 @@ pub(super) fn run<F: Future<Output = ()> + 'static>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn raw_reads_have_what_live_reads_have_and_do_not_tell_files_from_memory(
