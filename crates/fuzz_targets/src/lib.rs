@@ -46,7 +46,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_response_body", wire::fuzzing::response_body),
     ("wire_segments", wire_segments::run),
     ("wire_type_option", wire::fuzzing::type_option),
-    // What a statement does before it is run.
+    // Statements before they are run.
     ("literal", literal::run),
     ("paging_state", query::fuzzing::paging_state),
     ("statement_work", statement_work::run),

@@ -56,7 +56,7 @@ impl ServiceManager {
         self.send(&[&extension(time), &status_line(status)]);
     }
 
-    /// What the node is doing, in a few words.
+    /// Tells the node's present work, in a few words.
     pub(super) fn status(&self, status: &str) {
         self.send(&[&status_line(status)]);
     }

@@ -58,7 +58,7 @@ enum Question {
 /// The id of a shard, and the sender of questions to it.
 type Line = (usize, questions::Sender<Question>);
 
-/// What the shards report to the thread.
+/// A report of the shards to the thread.
 enum News {
     /// A shard has started.
     Shard(Line),

@@ -21,9 +21,9 @@ struct Section {
 struct Entry {
     /// Names and values: the default, or an example if there is `unset`.
     keys: &'static [(&'static str, &'static str)],
-    /// What holds without the key, if no value of the key says so.
+    /// The behaviour without the key, if no value of the key stands for it.
     unset: Option<&'static str>,
-    /// What it does. The forms of values are explained once, at the top of the file.
+    /// Its effect. The forms of values are explained once, at the top of the file.
     text: &'static str,
     /// Other names, which set the same in a unit of their own, with a value of the same meaning.
     others: &'static [(&'static str, &'static str)],

@@ -26,7 +26,7 @@ const COLUMN_BYTES: usize = 34;
 /// Clients that write the rows before the first second.
 const FILLERS: usize = 64;
 
-/// What is read.
+/// The kind of read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// Pages of a scan of the whole table, one after the other
@@ -48,7 +48,7 @@ impl Mode {
 /// Options of `ceto perf scan`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// What is read
+    /// The kind of read
     #[arg(long, value_enum, default_value_t = Mode::Pages)]
     mode: Mode,
     /// Rows of the table, a partition each

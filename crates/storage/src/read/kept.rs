@@ -48,7 +48,7 @@ struct Inner {
 /// The scanners of a scan, each with the index of its file in the tablet's set.
 pub(super) type Scanners = Vec<(usize, Box<Scanner>)>;
 
-/// What a scan reads.
+/// The range and rows that a scan reads, and of which state of the tablet.
 #[derive(Clone)]
 pub(super) struct Reads<'s> {
     pub(super) tablet: TabletId,

@@ -299,7 +299,7 @@ enum Holder {
 }
 
 impl TabletScan {
-    /// What it reads.
+    /// Its range and rows, by which it is found again.
     fn reads<'s>(&'s self, command: &'s ReadCommand) -> Reads<'s> {
         let set = Rc::clone(&self.set) as Rc<dyn Any>;
         Reads {
