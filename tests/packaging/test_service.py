@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import struct
+import tempfile
 import time
 
 import native
@@ -64,6 +65,12 @@ def ended(process, held):
 
 
 class Service(ProcessTest):
+    def path(self):
+        """A path for a socket; 107 bytes are the most that one may have, and the directory of temporary files may be deep."""
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        return os.path.join(folder.name, "notify")
+
     def node(self, address, *options):
         manager = Manager(address)
         self.addCleanup(manager.socket.close)
@@ -84,14 +91,14 @@ class Service(ProcessTest):
         self.assertEqual(sum("READY=1" in message for message in manager.told()), 1)
 
     def test_a_manager_with_a_path_knows_of_the_start_and_the_end(self):
-        self.ready_before_the_first_answer_and_stopping_at_sigterm(str(self.work / "notify"))
+        self.ready_before_the_first_answer_and_stopping_at_sigterm(self.path())
 
     def test_a_manager_with_an_abstract_socket_knows_of_the_start_and_the_end(self):
         self.ready_before_the_first_answer_and_stopping_at_sigterm(f"@ceto-packaging-{os.getpid()}")
 
     def test_a_long_start_asks_for_more_time(self):
         # The seed does not answer, so the node waits for its cluster.
-        manager, node = self.node(str(self.work / "notify"), "--seeds", "127.0.0.77:9", "--listen", "127.0.0.78")
+        manager, node = self.node(self.path(), "--seeds", "127.0.0.77:9", "--listen", "127.0.0.78")
         begun = time.monotonic()
         message = until("a message", lambda: manager.was_told("^EXTEND_TIMEOUT_USEC="))
         self.assertLess(time.monotonic() - begun, int(unit_settings()["TimeoutStartSec"]) / 2)
@@ -104,7 +111,7 @@ class Service(ProcessTest):
         self.assertIsNotNone(manager.was_told("^STOPPING=1$"))
 
     def test_a_long_drain_asks_for_more_time_until_it_ends_at_once(self):
-        manager, node = self.node(str(self.work / "notify"), "--shutdown-timeout", "2")
+        manager, node = self.node(self.path(), "--shutdown-timeout", "2")
         node.wait_until_ready()
         held = hold_thread(node.process.pid, "ceto-1")
         if held is None:
