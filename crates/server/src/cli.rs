@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::boot::doctor::DoctorCommand;
 use crate::config::{
     Config, ConfigError, Driver, Port, Remarks, parse_address, parse_reachable_address, parse_seeds,
     parse_size,
@@ -37,6 +38,8 @@ pub enum Command {
     /// The tools beside it.
     #[command(flatten)]
     Tool(tools::Tool),
+    /// Look at this machine and a configuration: what would trouble a node, and what to change
+    Doctor(Box<DoctorCommand>),
     /// Print the keys of the configuration file
     #[command(subcommand)]
     Config(ConfigCommand),
