@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::boot::doctor::DoctorCommand;
 use crate::config::{
     Config, ConfigError, Driver, Port, Remarks, parse_address, parse_reachable_address, parse_seeds,
     parse_size,
@@ -39,7 +38,7 @@ pub enum Command {
     #[command(flatten)]
     Tool(tools::Tool),
     /// Look at this machine and a configuration: what would trouble a node, and what to change
-    Doctor(Box<DoctorCommand>),
+    Doctor(Box<DoctorOptions>),
     /// Print the keys of the configuration file
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -124,6 +123,17 @@ pub struct ServerOptions {
     /// Share the machine: as --overprovisioned, and no demands on it
     #[arg(long)]
     pub developer_mode: bool,
+}
+
+/// Options of `ceto doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorOptions {
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The node whose start is looked at.
+    #[command(flatten)]
+    pub server: ServerOptions,
 }
 
 /// Seeds on the command line.

@@ -14,20 +14,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
 use serde::Serialize;
 
-use crate::cli::ServerOptions;
-
-/// `ceto doctor`.
-#[derive(Debug, Args)]
-pub struct DoctorCommand {
-    /// Print the findings as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    options: ServerOptions,
-}
+use crate::cli::{DoctorOptions, ServerOptions};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -76,21 +65,19 @@ impl Root {
     }
 }
 
-impl DoctorCommand {
-    /// Prints the findings; the exit code is 1 if one of them is a failure.
-    pub fn run(&self) -> ExitCode {
-        // What the parts of a start say by themselves is among the findings.
-        reactor::log::set_level(reactor::log::Level::Error);
-        let findings = findings(&self.options, &Root("/".into()));
-        let text = if self.json {
-            serde_json::to_string_pretty(&findings).expect("findings are plain data") + "\n"
-        } else {
-            shown(&findings)
-        };
-        print!("{text}");
-        let failed = findings.iter().any(|finding| finding.verdict == Verdict::Failure);
-        if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-    }
+/// Prints the findings for a node with these options; the exit code is 1 if one of them is a failure.
+pub fn run(command: &DoctorOptions) -> ExitCode {
+    // What the parts of a start say by themselves is among the findings.
+    reactor::log::set_level(reactor::log::Level::Error);
+    let findings = findings(&command.server, &Root("/".into()));
+    let text = if command.json {
+        serde_json::to_string_pretty(&findings).expect("findings are plain data") + "\n"
+    } else {
+        shown(&findings)
+    };
+    print!("{text}");
+    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Failure);
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn findings(options: &ServerOptions, root: &Root) -> Vec<Finding> {
