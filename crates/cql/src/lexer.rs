@@ -232,6 +232,8 @@ pub(crate) struct Tokens {
 /// Most words and signs of a statement. A tree takes some 250 bytes for each of them, so that this number,
 /// and not the length of a frame, bounds the memory of a parse.
 pub const TOKENS_MAX: usize = 1 << 18;
+/// Length of a text whose tokens take long to copy to a greater room.
+const LONG_TEXT_BYTES: usize = 64 << 10;
 
 /// Tokens that are read, or parsed, between two looks whether others wait: some microseconds of work.
 pub(crate) const TOKENS_AT_ONCE: usize = 64;
@@ -250,7 +252,9 @@ pub(crate) fn tokenize_all(text: &str) -> Tokens {
 fn scan(text: &str, hidden: bool, give_way: fn()) -> Tokens {
     // White space and comments are between tokens; few texts have more than one of them there.
     let tokens_max = if hidden { 4 * TOKENS_MAX } else { TOKENS_MAX };
-    let mut tokens = Vec::with_capacity((text.len() / 4).min(tokens_max) + 2);
+    // Of a long text room for the most tokens, so that they are not copied: memory is taken as it is filled.
+    let likely = if text.len() > LONG_TEXT_BYTES { text.len() } else { text.len() / 4 };
+    let mut tokens = Vec::with_capacity(likely.min(tokens_max) + 2);
     let mut fault = None;
     let mut lexer = Rule::lexer_with_extras(text, GiveWay(give_way));
     while let Some(rule) = lexer.next() {

@@ -10,8 +10,8 @@ use model::deletion::LocalSeconds;
 use model::timeuuid;
 use uuid::Uuid;
 
-/// Most work of functions over the numbers of one row, or in the terms of one statement.
-pub const WORK_MAX: u64 = 8_000_000;
+/// Most work of functions over the numbers of one row, or in the terms of one statement, before others run.
+pub const WORK_MAX: u64 = 4_000_000;
 
 /// Milliseconds since the Unix epoch at 2010-01-01. The time UUIDs of prepended list elements mirror the
 /// clock around this moment, so that a later one sorts before an earlier one, and all of them before appended

@@ -16,7 +16,7 @@ pub mod results;
 pub mod schema_events;
 pub mod session;
 pub mod sized;
-mod steps;
+pub mod steps;
 pub mod system;
 pub mod terms;
 

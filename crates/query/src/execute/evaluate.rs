@@ -86,6 +86,8 @@ pub(super) fn evaluate<'v>(
                 });
             }
             let values: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| value.as_deref()).collect();
+            // Calls among the arguments took their time.
+            reactor::give_way();
             let value = match function.user() {
                 Some(function) => binding.calls()?.call(function, &values)?,
                 None => function.call(&values, binding.ambient)?,

@@ -10,6 +10,7 @@ use model::deletion::{EXPIRATION_MAX, LocalSeconds};
 use model::row::CellKind;
 use model::{CellView, Column, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
 use statement::prepare::operation::{Action, Count, Operation};
+use statement::steps::ShortSteps;
 use statement::terms::{Binding, Bound};
 use wire::values::ValueRef;
 
@@ -178,7 +179,11 @@ fn append_elements(
     mut elements: Vec<Element<'_>>,
     builder: &mut RowBuilder<'_>,
 ) {
-    elements.sort_by(|a, b| table.compare_paths(column.id, &a.path, &b.path));
+    let steps = ShortSteps::default();
+    elements.sort_by(|a, b| {
+        steps.step();
+        table.compare_paths(column.id, &a.path, &b.path)
+    });
     let mut at = 0;
     while at < elements.len() {
         let mut winner = as_cell(column, stamp, &elements[at]);

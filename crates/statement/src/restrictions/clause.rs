@@ -10,6 +10,7 @@ use model::validate::{ValueError, validate};
 use wire::values::ValueRef;
 
 use crate::StatementError;
+use crate::steps::ShortSteps;
 use crate::terms::{Binding, Term};
 
 /// Most alternatives one restriction, or all of a key together, may have: `IN` lists multiply.
@@ -320,7 +321,11 @@ impl InTerms {
         binding: &Binding<'a>,
     ) -> Result<Vec<Row<'a>>, StatementError> {
         match self {
-            Self::List(rows) => rows.iter().map(|row| row.bind(names, asked, binding)).collect(),
+            Self::List(rows) => {
+                let steps = ShortSteps::default();
+                let bound = rows.iter().inspect(|_| steps.step());
+                bound.map(|row| row.bind(names, asked, binding)).collect()
+            }
             Self::Marker { index, types } => {
                 let bytes = match binding.values[*index] {
                     ValueRef::Null => {

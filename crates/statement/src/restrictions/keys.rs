@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::Restrictions;
 use super::clause::{ALTERNATIVES_MAX, Asked, Row, RowTerm, Test, bind_value, too_many};
 use crate::StatementError;
+use crate::steps::ShortSteps;
 use crate::terms::Binding;
 
 /// Appends the only key, given by equalities on every column; returns false if IN makes several keys.
@@ -79,8 +80,13 @@ pub fn all(
                 return Err(StatementError::Internal(format!("{} names no key", clause.names[0])));
             }
         };
-        values.sort_by(|a, b| compare(&column.ty, &a[0], &b[0]));
-        values.dedup_by(|a, b| compare(&column.ty, &a[0], &b[0]).is_eq());
+        let steps = ShortSteps::default();
+        let order = |a: &Row<'_>, b: &Row<'_>| {
+            steps.step();
+            compare(&column.ty, &a[0], &b[0])
+        };
+        values.sort_by(order);
+        values.dedup_by(|a, b| order(a, b).is_eq());
         if rows.len() * values.len() > ALTERNATIVES_MAX {
             return Err(too_many());
         }

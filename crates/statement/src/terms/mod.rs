@@ -338,6 +338,7 @@ impl Call {
         }
         let arguments: smallvec::SmallVec<[Option<&[u8]>; 4]> =
             arguments.iter().map(|argument| argument.as_deref()).collect();
+        reactor::give_way();
         match self.function.user() {
             Some(function) => binding.calls()?.call(function, &arguments),
             None => self.function.call(&arguments, binding.ambient),
