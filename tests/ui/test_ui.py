@@ -239,8 +239,7 @@ class Console(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Console)
-    done = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
-    skipped, failed = len(done.skipped), len(done.failures) + len(done.errors)
-    print(f"{done.testsRun - skipped - failed} passed, {failed} failed, {skipped} skipped")
-    sys.exit(1 if failed else 0)
+    outcome = unittest.main(exit=False, verbosity=2).result
+    failed, skipped = len(outcome.failures) + len(outcome.errors), len(outcome.skipped)
+    print(f"{max(0, outcome.testsRun - failed - skipped)} passed, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed or not outcome.testsRun else 0)

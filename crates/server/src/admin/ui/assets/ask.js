@@ -11,7 +11,7 @@ const reach = (promise) => promise.catch((error) => {
 });
 
 export async function get(path, options = {}) {
-  return checked(await reach(fetch(path, { headers: { Accept: "application/json" }, ...options })));
+  return checked(await reach(fetch(path, { headers: { Accept: "application/json" }, cache: "no-store", ...options })));
 }
 
 // A statement; the answer has `kind`, and `error` for a statement that failed.

@@ -62,7 +62,7 @@ export class Nodes {
     }
   }
 
-  // The ranges of the chosen table, each in the colour of its first replica.
+  // The tablets of the chosen table along the ring, and which node has a copy.
   async ranges() {
     const [keyspace, table] = this.tables.value.split(/\.(.*)/s);
     if (!table) return fill(this.strip, empty("No tables", "The node has no table yet."));
@@ -75,16 +75,16 @@ export class Nodes {
     const span = ({ start_token: start, end_token: end }) => (BigInt(end) - BigInt(start) + RING) % RING || RING;
     const nodes = [...new Set(ring.flatMap((range) => range.endpoints))].sort();
     const color = (node) => `c${(nodes.indexOf(node) % 12) + 1}`;
-    const ordered = [...ring].sort((a, b) => (BigInt(a.start_token) < BigInt(b.start_token) ? -1 : 1));
-    const parts = ordered.map((range) => {
-      const part = h("i", { class: color(range.endpoints[0]), title: `from ${range.start_token} to ${range.end_token}: ${range.endpoints.join(", ")}` });
-      part.style.flex = String(Number(span(range)) / Number(RING));
-      return part;
-    });
-    const counts = nodes.map((node) => [node, ring.filter((range) => range.endpoints.includes(node)).length, ring.filter((range) => range.endpoints[0] === node).length]);
-    fill(this.strip,
-      h("p", { class: "note" }, `${integer(ring.length)} ${ring.length === 1 ? "tablet" : "tablets"} along the token ring, each in the colour of its first replica`),
-      h("div", { class: "strip", role: "img", "aria-label": `${ring.length} tablets of ${this.tables.value}` }, parts),
-      counts.map(([node, copies, first]) => h("span", { class: "key" }, h("i", { class: color(node) }), `${node}: ${integer(copies)} ${copies === 1 ? "copy" : "copies"}, first replica of ${integer(first)}`)));
+    const ordered = [...ring].sort((a, b) => (BigInt(a.end_token) < BigInt(b.end_token) ? -1 : 1));
+    const row = (node) => {
+      const parts = ordered.map((range) => {
+        const part = h("i", { class: range.endpoints.includes(node) ? color(node) : "none", title: `${range.start_token} to ${range.end_token}: ${range.endpoints.join(", ")}` });
+        part.style.flex = String(Number(span(range)) / Number(RING));
+        return part;
+      });
+      const copies = ring.filter((range) => range.endpoints.includes(node)).length;
+      return [h("span", { class: "key" }, h("i", { class: color(node) }), node), h("div", { class: "strip", role: "img", "aria-label": `${node} has ${copies} of ${ring.length} tablets` }, parts), h("span", { class: "number" }, `${integer(copies)} of ${integer(ring.length)}`)];
+    };
+    fill(this.strip, h("p", { class: "note" }, "The token ring from left to right. A tablet is filled where the node has a copy of it."), h("div", { class: "strips" }, nodes.flatMap(row)));
   }
 }

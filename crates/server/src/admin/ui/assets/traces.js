@@ -75,7 +75,7 @@ export class Traces {
         : "Recording is off. The button above switches it on; rows are then written to system_traces.node_slow_log.");
     }
     const table = new Table([
-      { name: "Time", value: (row) => row.date ?? row.start_time, show: (row) => link(row.session_id, time(row.date ?? row.start_time)) },
+      { name: "Time (UTC)", value: (row) => row.date ?? row.start_time, show: (row) => link(row.session_id, time(row.date ?? row.start_time)) },
       { name: "Duration", number: true, value: (row) => Number(row.duration), show: (row) => short(Number(row.duration), "us") },
       { name: "Statement", wide: true, value: statement },
       { name: "Tables", value: (row) => (row.table_names ?? "").replace(/[{}']/g, "") },
@@ -107,7 +107,7 @@ export class Traces {
     this.count(found);
     if (!found.length) return empty("No traces", "No request was traced within the last day. TRACING ON in cqlsh, the box \"trace\" of the tab CQL, or ceto ctl settraceprobability make traces.");
     const table = new Table([
-      { name: "Started", value: (row) => row.started_at, show: (row) => link(row.session_id, time(row.started_at)) },
+      { name: "Started (UTC)", value: (row) => row.started_at, show: (row) => link(row.session_id, time(row.started_at)) },
       { name: "Duration", number: true, value: (row) => Number(row.duration), show: (row) => (row.duration ? short(Number(row.duration), "us") : "at work") },
       { name: "Statement", wide: true, value: statement },
       { name: "Request", value: (row) => row.request },
@@ -154,7 +154,7 @@ export class Traces {
       return h("div", { class: "row", role: "listitem" }, h("span", { class: "what" }, event.activity), h("span", { class: "lane" }, bar), h("span", { class: "at" }, short(begin, "us")));
     });
     const scale = [0, 0.25, 0.5, 0.75, 1].map((part) => h("span", {}, short(total * part, "us")));
-    const facts = [["Statement", statement(session)], ["Duration", session.duration ? exact(Number(session.duration), "us") : "not complete"], ["Started", time(session.started_at)], ["Client", session.client], ["Coordinator", session.coordinator], ...entries(session.parameters).filter(([name]) => name !== "query")];
+    const facts = [["Statement", statement(session)], ["Duration", session.duration ? exact(Number(session.duration), "us") : "not complete"], ["Started (UTC)", time(session.started_at)], ["Client", session.client], ["Coordinator", session.coordinator], ...entries(session.parameters).filter(([name]) => name !== "query")];
     return [
       h("div", { class: "card" }, h("header", {}, h("h3", {}, session.request ?? "Trace")), h("dl", { class: "parameters" }, facts.filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
       h("div", { class: "card waterfall" }, h("header", {}, h("h3", {}, `${events.length} events`), h("span", { class: "note" }, lanes.map((lane, n) => h("span", { class: "key" }, h("i", { class: `c${(n % 8) + 1}` }), lane)))),
