@@ -132,7 +132,7 @@ class Page:
             raise Failed(f"{expression}: {told['exceptionDetails'].get('exception', {}).get('description')}")
         return told["result"].get("value")
 
-    def wait(self, expression, seconds=10):
+    def wait(self, expression, seconds=20):
         """The expression's value, once it is true; an element's is {}."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:

@@ -8,7 +8,7 @@ import browser
 import native
 from native import Connection
 from node import BINARY, Node
-from test_ui import BASE, KEYSPACE, ask
+from test_ui import BASE, KEYSPACE, ask, statement
 
 SECONDS = 100
 
@@ -34,12 +34,19 @@ def main(folder):
         ask("/storage_service/keyspace_flush/keyspace1", body=b"", headers={"Content-Type": "application/json"})
         duration = f"duration={2 * SECONDS}s"
         loads = [
-            stress("read", duration, "-pop", "dist=gaussian(1..60000,30000,9000)", "-rate", "threads=6", "throttle=900/s"),
-            stress("mixed", "ratio(write=2,read=1)", duration, "-pop", "dist=uniform(1..60000)", "-rate", "threads=4", "throttle=450/s"),
+            stress("read", "no-warmup", duration, "-pop", "dist=gaussian(1..60000,30000,9000)", "-rate", "threads=6", "throttle=900/s"),
+            stress("mixed", "no-warmup", "ratio(write=2,read=1)", duration, "-pop", "dist=uniform(1..60000)", "-rate", "threads=4", "throttle=450/s"),
         ]
         page = window.open(f"{BASE}/ui/", width=1200, height=800)
         time.sleep(SECONDS)
         page.picture(f"{folder}/console-overview.png")
+        if ask("/storage_service/slow_query?enable=true&threshold=3000", {"Content-Type": "application/json"}, b"")[0] == 200:
+            for total in range(4):
+                statement(f"SELECT customer, sum(total) FROM shop.orders WHERE total > {total} GROUP BY customer ALLOW FILTERING")
+            time.sleep(2)
+            page.go("traces")
+            page.wait("document.querySelector('main table')")
+            page.picture(f"{folder}/console-slow.png", 560)
         page.go("cql")
         page.wait("document.querySelector('.editor')")
         page.evaluate("document.querySelector('.options input[type=checkbox]').click()")

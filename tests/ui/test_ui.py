@@ -180,6 +180,28 @@ class Console(unittest.TestCase):
         page.evaluate("[...document.querySelectorAll('.choice button')].find((one) => one.innerText === 'Traced requests').click()")
         page.wait("document.querySelector('main table')?.innerText.includes('SELECT * FROM shop.load LIMIT 3')")
 
+    def test_slow_queries_are_listed(self):
+        page = self.open("traces")
+        if ask("/storage_service/slow_query")[0] == 404:
+            page.wait("document.querySelector('main').innerText.includes('No log of slow queries')")
+            return
+        page.wait("document.querySelector('main').innerText.includes('Recording is off')")
+        press = "(name) => { const one = [...document.querySelectorAll('.steer button')].find((one) => one.innerText === name); one?.click(); return Boolean(one); }"
+        page.wait(f"({press})('Record')")
+        page.wait("document.querySelector('main').innerText.includes('Records requests from')")
+        page.evaluate("Object.assign(document.querySelector('.ms'), { value: '0.001' }).dispatchEvent(new Event('change'))")
+        until = time.monotonic() + 10
+        while json.loads(ask("/storage_service/slow_query")[2])["threshold"] != 1 and time.monotonic() < until:
+            time.sleep(0.05)
+        statement("SELECT * FROM shop.load WHERE k = 5")
+        page.wait("[...document.querySelectorAll('.bar .plain')].find((one) => one.innerText === 'Reload').click() || document.querySelector('main table')?.innerText.includes('shop.load WHERE k = 5')")
+        page.wait(f"({press})('Stop')")
+        page.wait("document.querySelector('main').innerText.includes('Recording is off')")
+        page.wait("[...document.querySelectorAll('main tbody tr')].find((row) => row.innerText.includes('shop.load WHERE k = 5'))")
+        page.evaluate("[...document.querySelectorAll('main tbody tr')].find((row) => row.innerText.includes('shop.load WHERE k = 5')).querySelector('a').click()")
+        page.wait("document.querySelector('.parameters')?.innerText.includes('shop.load WHERE k = 5')")
+        page.wait("document.querySelectorAll('.waterfall .lane i').length >= 3")
+
     def test_partitions_are_counted(self):
         page = self.open("partitions")
         page.wait("document.querySelectorAll('main select')[0].options.length > 1")

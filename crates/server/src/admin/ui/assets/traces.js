@@ -44,7 +44,7 @@ export class Traces {
   async load() {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     const current = () => turn === this.turn && !this.bar.hidden;
-    this.settings.textContent = "";
+    if (this.kind !== "slow") this.settings.textContent = "";
     try {
       const shown = this.kind === "slow" ? await this.slow(current) : await this.sessions();
       if (current()) fill(this.place, shown);
