@@ -19,7 +19,7 @@ export CARGO_TERM_COLOR ?= auto
 # once more. This is how `cargo clippy` calls its driver; the words between warnings separate arguments.
 LINTED = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
-.PHONY: run release dist deb check test cassandra-tools compat stress crash differential exchange sanitize sim bench fuzz clean-data
+.PHONY: run release dist deb check lint unit test cassandra-tools compat stress crash differential exchange sanitize sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
@@ -34,10 +34,17 @@ dist:
 deb: dist
 	packaging/debian/build.sh target/dist/ceto target
 
-check:
+check: lint
+	$(MAKE) unit
+
+# Format and lints, which builds the tests.
+lint:
 	$(CARGO) fmt --all --check
 	# The fuzz targets have a lock file of their own, which follows this workspace's.
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
+	$(LINTED) $(CARGO) test --workspace --locked --no-run
+
+unit:
 	$(LINTED) $(CARGO) test --workspace --locked
 
 # The tests that take a real Cassandra's tools, with the build that `check` made.

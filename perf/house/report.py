@@ -68,12 +68,48 @@ def body(results):
         if about["about"]:
             yield "p", about["about"]
         yield from scenario(steps)
+    order = list(worst_first(results))
+    if order:
+        yield "h2", "Beside the peers, the worst first"
+        yield "p", "Rates by the peer's, in this run; where both keep a rate that the step gives, the tail alone says something."
+        yield "table", ["rate", "per busy core", "p99.9", "scenario", "step", "cores", "of"], [
+            [f"{ratio:.2f}x", *more, name, step, cores, peer] for ratio, more, name, step, cores, peer in order]
 
 
-def scenario(steps):
+def worst_first(results):
+    """Every step that ceto and a peer were measured in, by the ratio of their rates: (ratio, [per busy core, p99.9], ...)."""
+    found = []
+    for name in results["scenarios"]:
+        for (step, shards), by_server in groups_of(step for step in results["steps"] if step["scenario"] == name).items():
+            good = {server: [run for run in runs if "failure" not in run and "skipped" not in run]
+                    for server, runs in by_server.items()}
+            ours = good.pop("ceto", [])
+            for peer, theirs in good.items():
+                rate, peers = median(ours, "rate"), median(theirs, "rate")
+                if rate and peers:
+                    more = [times(median(ours, "per_core"), median(theirs, "per_core")),
+                            times(percentile(ours, 3), percentile(theirs, 3))]
+                    found.append((rate / peers, [f"{one}x" if one else "" for one in more], name, step, shards, peer))
+    return sorted(found, key=lambda line: line[0])
+
+
+def worst(results):
+    """A line about the step that is worst beside a peer; nothing where none was measured."""
+    for ratio, _, name, step, _, peer in worst_first(results)[:1]:
+        return f"worst beside a peer: {name}, {step}: {ratio:.2f} times the rate of {peer}"
+    return None
+
+
+def groups_of(steps):
+    """Runs by (step, cores), then by server."""
     groups = {}
     for step in steps:
         groups.setdefault((step["step"], cores(step)), {}).setdefault(step["server"], []).append(step)
+    return groups
+
+
+def scenario(steps):
+    groups = groups_of(steps)
     rows, idle_rows = [], []
     for (name, shards), by_server in groups.items():
         peers = [server for server in by_server if server != "ceto"]

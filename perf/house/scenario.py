@@ -2,7 +2,7 @@
 
 A number in braces is scaled: {rows:1000000} times SCALE, at least ROWS_MIN; {s:60} as a duration in seconds, at least
 SECONDS_MIN; {ops:5000} (a rate) is not scaled, as the machine stays the same. {name} is a value of the matrix, {nodes} the
-number of nodes.
+number of nodes, {scenarios} the folder of the scenarios, where the profiles of `ceto stress user` are.
 """
 import glob
 import itertools
@@ -100,13 +100,13 @@ def several(value):
 
 
 def fill(text, given):
-    """Values of the matrix; numbers stay in their braces until the scale is known, and {nodes} until the turn is."""
-    return re.sub(r"\{(\w+)\}", lambda found: found[0] if found[1] == "nodes" else str(given[found[1]]), text)
+    """Values of the matrix; numbers stay in their braces until the scale is known, {nodes} and {scenarios} until the turn is."""
+    return re.sub(r"\{(\w+)\}", lambda found: found[0] if found[1] in ("nodes", "scenarios") else str(given[found[1]]), text)
 
 
 def scaled(text, scale, nodes):
     """The text with its numbers for this scale and this many nodes."""
-    text = text.replace("{nodes}", str(nodes))
+    text = text.replace("{nodes}", str(nodes)).replace("{scenarios}", os.path.join(HERE, "scenarios"))
 
     def number(found):
         kind, value = found[1], float(found[2])

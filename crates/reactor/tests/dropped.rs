@@ -251,3 +251,21 @@ fn connects_dropped_and_begun_in_a_row_do_not_take_each_others_sockets() {
         }
     });
 }
+
+/// A shard ends when its last operation has: a wait that nothing ends takes five seconds.
+#[test]
+fn a_shard_that_ends_waits_for_its_operations_and_no_longer() {
+    let directory = tempfile::tempdir().unwrap();
+    for driver in DRIVERS {
+        for _ in 0..100 {
+            let folder = directory.path().to_owned();
+            let begin = std::time::Instant::now();
+            run_one(Config { driver, ..Config::default() }, async move {
+                for _ in 0..8 {
+                    start_and_drop(reactor::file::read_dir(&folder)).await;
+                }
+            });
+            assert!(begin.elapsed() < Duration::from_secs(5), "{driver:?}");
+        }
+    }
+}

@@ -10,6 +10,7 @@
 mod advice;
 mod announcement;
 mod disks;
+pub mod doctor;
 mod lock;
 mod memory;
 mod probe;

@@ -37,6 +37,8 @@ pub enum Command {
     /// The tools beside it.
     #[command(flatten)]
     Tool(tools::Tool),
+    /// Look at this machine and a configuration: what would trouble a node, and what to change
+    Doctor(Box<DoctorOptions>),
     /// Print the keys of the configuration file
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -121,6 +123,17 @@ pub struct ServerOptions {
     /// Share the machine: as --overprovisioned, and no demands on it
     #[arg(long)]
     pub developer_mode: bool,
+}
+
+/// Options of `ceto doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorOptions {
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The node whose start is looked at.
+    #[command(flatten)]
+    pub server: ServerOptions,
 }
 
 /// Seeds on the command line.

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
             Pages { tidy: || memory::tidy_pages(&ALLOCATOR), returner: || memory::returner(&ALLOCATOR) },
         ),
         Command::Perf(command) => command.run(),
+        Command::Doctor(command) => server::boot::doctor::run(&command),
         Command::Config(command) => command.run(),
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),

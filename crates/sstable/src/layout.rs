@@ -31,6 +31,8 @@ pub(crate) struct Slot {
     /// Cells up to this timestamp belong to a dropped column of the same name; the smallest number if there
     /// is none.
     pub(crate) dropped_at_us: i64,
+    /// The table's column, if its cells are all read, have no paths and are no counters.
+    pub(crate) plain: Option<ColumnId>,
 }
 
 /// The static or the regular columns of the file.
@@ -58,17 +60,16 @@ impl Slots {
                 }
                 by_id[at] = slot as u16;
             }
+            let counter = column.ty.is_counter();
+            let dropped = table.definition().dropped.get(&column.name);
             list.push(Slot {
                 id,
                 name: column.name.clone(),
                 complex,
                 value_length: if complex { None } else { column.ty.fixed_value_length() },
-                counter: column.ty.is_counter(),
-                dropped_at_us: table
-                    .definition()
-                    .dropped
-                    .get(&column.name)
-                    .map_or(i64::MIN, |d| d.dropped_at_us),
+                counter,
+                dropped_at_us: dropped.map_or(i64::MIN, |dropped| dropped.dropped_at_us),
+                plain: id.filter(|_| !complex && !counter && dropped.is_none()),
             });
         }
         let in_id_order = list.iter().filter_map(|slot| slot.id).is_sorted();

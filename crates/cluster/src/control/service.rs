@@ -222,7 +222,7 @@ impl Membership {
 
     /// Asks the seeds until this node may found a cluster (`None`) or was taken into one.
     async fn found_or_join(self: &Rc<Self>) -> Result<Option<Snapshot>, StorageError> {
-        let (mut told, mut pause) = (None, ASK_AGAIN);
+        let (begun, mut told, mut pause) = (reactor::now(), None, ASK_AGAIN);
         loop {
             let answers = self.ask_seeds().await;
             let may_found = self.promise.borrow().may_found(reactor::now());
@@ -236,8 +236,13 @@ impl Membership {
                 },
             };
             if told.is_none_or(|at: reactor::Instant| at.elapsed() >= TELL_EVERY) {
-                told = Some(reactor::now());
-                reactor::info!("this node waits for a cluster: {reason}");
+                match told.replace(reactor::now()) {
+                    None => reactor::info!("this node waits for a cluster: {reason}"),
+                    Some(_) => reactor::warn!(
+                        "this node has waited {} s for a cluster, and answers no client: {reason}",
+                        begun.elapsed().as_secs()
+                    ),
+                }
             }
             reactor::sleep(pause).await;
             pause = ASK_AGAIN_MAX.min(2 * pause);

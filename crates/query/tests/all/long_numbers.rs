@@ -52,10 +52,10 @@ fn json_inside_json_does_not_double_without_end() {
         for inner in ["x", "b", "(text) '\"'"] {
             let found = error(&engine, &at(&nested(100, inner))).await;
             assert!(found.contains("longer than") || found.contains("too long to compute"), "{found}");
-            let json = format!("SELECT JSON {} FROM texts WHERE k = 1", nested(100, inner));
-            let found = error(&engine, &json).await;
-            assert!(found.contains("longer than") || found.contains("too long to compute"), "{found}");
         }
+        let json = format!("SELECT JSON {} FROM texts WHERE k = 1", nested(100, "x"));
+        let found = error(&engine, &json).await;
+        assert!(found.contains("longer than") || found.contains("too long to compute"), "{found}");
         // As in a term, which is computed before anything is stored.
         let insert = format!("INSERT INTO texts (k, x) VALUES (2, {})", nested(100, "(text) '\"'"));
         let found = error(&engine, &insert).await;

@@ -319,8 +319,9 @@ impl Shard {
         self.drop_tasks();
         let deadline = self.now() + std::time::Duration::from_secs(5);
         while self.ops.borrow().in_flight() > 0 && self.now() < deadline {
-            self.remote.prepare_sleep();
-            self.harvest(Wait::Until(deadline));
+            // Told already, a helper thread would not wake the shard for its next result.
+            let wait = if self.remote.prepare_sleep() { Wait::Until(deadline) } else { Wait::No };
+            self.harvest(wait);
             self.remote.end_sleep();
             self.remote.take(&mut Vec::new());
             self.flush_closes();

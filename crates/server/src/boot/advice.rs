@@ -58,6 +58,9 @@ pub(super) fn work_directory(error: &Error) -> String {
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
             "a file is in its place: give a directory with --workdir or workdir"
         }
+        ErrorKind::NotFound => {
+            "no directory can be made there: give one on a local disk with --workdir or workdir"
+        }
         ErrorKind::Unsupported => "its file system has no locks: give a directory on a local disk",
         _ if error.raw_os_error() == Some(NO_LOCKS) => {
             "its file system has no locks: give a directory on a local disk"

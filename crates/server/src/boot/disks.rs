@@ -58,3 +58,12 @@ pub(super) fn marks(config: &Config, storage: &StorageConfig) -> Vec<DiskMark> {
 pub(super) fn data_directory(config: &Config) -> &Path {
     config.data_dir.as_deref().unwrap_or(&config.workdir)
 }
+
+/// The command that measures the disk of a data directory.
+pub(super) fn measuring_command(workdir: &Path, directory: &Path) -> String {
+    let mut command = format!("ceto io-setup --workdir {}", workdir.display());
+    if directory != workdir {
+        command.push_str(&format!(" --directory {}", directory.display()));
+    }
+    command
+}

@@ -13,7 +13,7 @@ use reactor::file::{self, File, LockedFile, OpenOptions};
 use super::BootError;
 
 /// The locked file, and the file that exists while the lock's holder is stopping.
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 const ENDING: &str = "ending";
 /// Time between two attempts.
 const RETRY_EVERY: Duration = Duration::from_millis(50);

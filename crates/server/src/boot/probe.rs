@@ -123,11 +123,8 @@ impl Probe {
 
     /// Advice with the command that measures the disk properly.
     fn advice(&self) -> String {
-        let mut command = format!("`ceto io-setup --workdir {}", self.workdir.display());
-        if self.directory != self.workdir {
-            command.push_str(&format!(" --directory {}", self.directory.display()));
-        }
-        format!("{command}` measures it, while the node is stopped; SIGHUP or a start reads what it finds")
+        let command = disks::measuring_command(&self.workdir, &self.directory);
+        format!("`{command}` measures it, while the node is stopped; SIGHUP or a start reads what it finds")
     }
 
     /// Waits until all shards together have used the disk little for a while.

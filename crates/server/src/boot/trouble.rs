@@ -67,13 +67,14 @@ async fn act(trouble: Trouble) {
     // Before the node serves, an error stops the start anyway.
     let Ok(state) = NodeState::here() else { return };
     let admin = &state.config.admin;
-    let (key, reason) = match &trouble {
-        Trouble::Data { reason } | Trouble::Corrupt { reason } => ("disk_failure_policy", reason),
-        Trouble::Commitlog { reason } => ("commit_failure_policy", reason),
+    let (event, key, reason) = match &trouble {
+        Trouble::Data { reason } => ("a disk failed", "disk_failure_policy", reason),
+        Trouble::Corrupt { reason } => ("a table file is damaged", "disk_failure_policy", reason),
+        Trouble::Commitlog { reason } => ("the commit log's disk failed", "commit_failure_policy", reason),
     };
     match consequence(&trouble, admin.disk_failure_policy, admin.commit_failure_policy) {
         Consequence::None => {
-            reactor::error_limited!("a disk failed; the node goes on ({})", key; reason = reason)
+            reactor::error_limited!("{event}: requests that need it fail, the node goes on ({key})"; reason = reason)
         }
         Consequence::StopWrites => {
             reactor::error_limited!("the commit log failed: writes fail until a restart, reads go on ({})", key; reason = reason);
@@ -91,13 +92,13 @@ async fn act(trouble: Trouble) {
             if state.listeners.borrow().is_empty() {
                 return;
             }
-            reactor::error!("a disk failed: clients are sent away until `ceto ctl enablebinary` ({})", key; reason = reason);
+            reactor::error!("{event}: clients are sent away until `ceto ctl enablebinary` ({key})"; reason = reason);
             if let Err(error) = node::disable_native_transport().await {
                 reactor::error!("the native transport cannot be stopped"; error = format!("{error:?}"));
             }
         }
         Consequence::Die => {
-            reactor::error!("a disk failed: the node ends ({})", key; reason = reason);
+            reactor::error!("{event}: the node ends ({key})"; reason = reason);
             // Nothing is flushed: the commit log has the contents of memtables, and the disk cannot be
             // trusted.
             std::process::exit(DIED);

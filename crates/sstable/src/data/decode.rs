@@ -402,6 +402,19 @@ impl CellReader<'_> {
     ) -> Result<(), Malformed> {
         let at = input.offset();
         let bits = input.u8()?;
+        let value = |input: &mut Input<'a>| match slot.value_length {
+            Some(length) => input.take(length),
+            None => input.sized("length of a value", ROW_BYTES_MAX as usize),
+        };
+        // The usual cell, as old as its row: what follows gives the same for it.
+        if bits == flags::CELL_ROW_TIMESTAMP
+            && let Some(column) = slot.plain
+            && !self.liveness.is_none()
+        {
+            let kind = CellKind::Live(value(input)?);
+            emit(CellView { column, timestamp: self.liveness.timestamp, path: None, kind });
+            return Ok(());
+        }
         let has = |flag: u8| bits & flag != 0;
         let (deleted, expiring, row_ttl) =
             (has(flags::CELL_DELETED), has(flags::CELL_EXPIRING), has(flags::CELL_ROW_TTL));
@@ -428,11 +441,7 @@ impl CellReader<'_> {
         };
         let path =
             if slot.complex { Some(input.sized("length of a path", ROW_BYTES_MAX as usize)?) } else { None };
-        let value = match (has(flags::CELL_EMPTY), slot.value_length) {
-            (true, _) => &[][..],
-            (false, Some(length)) => input.take(length)?,
-            (false, None) => input.sized("length of a value", ROW_BYTES_MAX as usize)?,
-        };
+        let value = if has(flags::CELL_EMPTY) { &[][..] } else { value(input)? };
         let kind = if deleted {
             CellKind::Tombstone { local_time: time }
         } else if expiring && ttl != 0 {

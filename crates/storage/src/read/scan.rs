@@ -41,6 +41,8 @@ struct MemoryScan {
     memtable: Rc<Memtable>,
     walk: Walk,
     at: Option<PartitionRef>,
+    /// Whether it has the partition that the scan stands at, at `at`.
+    is_here: bool,
 }
 
 /// A table file with the scan's place in it; the scanner is away while a merge uses it.
@@ -49,6 +51,8 @@ struct FileScan {
     index: usize,
     file: Rc<TableFile>,
     scanner: Option<Box<Scanner>>,
+    /// Whether it has the partition that the scan stands at.
+    is_here: bool,
 }
 
 /// The files of a scan whose scanners a merge uses, by index.
@@ -102,6 +106,7 @@ impl Reader<'_> {
                 walk: memtable.contents().seek(&place),
                 memtable: Rc::clone(memtable),
                 at: None,
+                is_here: false,
             })
             .collect();
         let (set, table) = (tablet.files(), tablet.table());
@@ -147,12 +152,14 @@ impl Reader<'_> {
 
     /// Leaves the partition behind in which kept scanners stopped.
     async fn resume_files(&self, scan: &TabletScan, kept: Scanners) -> Result<Vec<FileScan>, StorageError> {
+        let passed = (scan.place.token, scan.place.key.as_deref().unwrap_or_default());
         let resumed = kept.into_iter().map(|(index, mut scanner)| {
             scanner.set_room(self.room.as_ref());
-            FileScan { index, file: Rc::clone(&scan.set[index]), scanner: Some(scanner) }
+            let is_here = (scanner.token(), scanner.key()) == passed;
+            FileScan { index, file: Rc::clone(&scan.set[index]), scanner: Some(scanner), is_here }
         });
         let mut files: Vec<_> = resumed.collect();
-        FileScan::step(&mut files, scan.place.token, scan.place.key.as_deref().unwrap_or_default()).await?;
+        FileScan::step(&mut files).await?;
         Ok(files)
     }
 
@@ -174,7 +181,7 @@ impl Reader<'_> {
         token: Token,
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
-        match scan.only_holder(token) {
+        match scan.only_holder() {
             Some(Holder::Memory { memtable, partition }) => {
                 let only = memtable.contents().only_version(partition);
                 if let Some(version) = only {
@@ -262,14 +269,14 @@ impl Reader<'_> {
         token: Token,
     ) -> Result<(Vec<Source>, Lent), StorageError> {
         let TabletScan { memories, files, key, .. } = scan;
-        let in_files = files.iter().any(|file| file.is_at(token, key));
+        let in_files = files.iter().any(|file| file.is_here);
         let mut sources = Vec::new();
         for memory in memories {
             self.add_memory(&mut sources, &memory.memtable, token, key, in_files);
         }
         let mut lent = Vec::new();
         for (index, scan) in files.iter_mut().enumerate() {
-            if !scan.is_at(token, key) {
+            if !scan.is_here {
                 continue;
             }
             let file = Rc::clone(&scan.file);
@@ -312,13 +319,10 @@ impl TabletScan {
     }
 
     /// The memtable or file that has the partition the scan stands at, if it is only one.
-    fn only_holder(&self, token: Token) -> Option<Holder> {
-        let key = self.key.as_slice();
-        let memories = self.memories.iter().filter_map(|memory| {
-            let partition = memory.at.filter(|at| memory.memtable.contents().key(*at) == (token, key))?;
-            Some((&memory.memtable, partition))
-        });
-        let files = self.files.iter().enumerate().filter(|(_, file)| file.is_at(token, key));
+    fn only_holder(&self) -> Option<Holder> {
+        let memories =
+            self.memories.iter().filter(|memory| memory.is_here).filter_map(|m| Some((&m.memtable, m.at?)));
+        let files = self.files.iter().enumerate().filter(|(_, file)| file.is_here);
         match (single(memories), single(files)) {
             (Count::One((memtable, partition)), Count::None) => {
                 Some(Holder::Memory { memtable: Rc::clone(memtable), partition })
@@ -330,7 +334,30 @@ impl TabletScan {
 
     /// Moves to the first partition that was not passed; returns its token, `None` at the end of the range.
     pub(super) fn next(&mut self) -> Option<Token> {
-        let token = next_key(&mut self.memories, &self.files, &self.place, &mut self.key)?;
+        let Self { memories, files, place, key, .. } = self;
+        let mut least: Option<Token> = None;
+        let mut offer = |token: Token, candidate: &[u8]| {
+            if least.is_none_or(|least| (token, candidate) < (least, key.as_slice())) {
+                least = Some(token);
+                key.clear();
+                key.extend_from_slice(candidate);
+            }
+        };
+        for memory in memories.iter_mut() {
+            memory.at = memory.memtable.contents().at(&mut memory.walk, place);
+            memory.with_key(&mut offer);
+        }
+        if let Some((token, candidate)) = files.iter().filter_map(FileScan::key).min() {
+            offer(token, candidate);
+        }
+        let token = least?;
+        let here = (token, key.as_slice());
+        for memory in memories.iter_mut() {
+            memory.is_here = memory.with_key(|token, key| (token, key) == here) == Some(true);
+        }
+        for file in files.iter_mut() {
+            file.is_here = file.key() == Some(here);
+        }
         self.to.ends_behind(token, &self.key).then_some(token)
     }
 
@@ -361,13 +388,21 @@ impl TabletScan {
         let before = place.key.get_or_insert_default();
         before.clear();
         before.extend_from_slice(key);
-        for memory in memories.iter_mut().filter(|memory| memory.at.is_some()) {
-            let contents = memory.memtable.contents();
-            if memory.at.is_some_and(|at| contents.key(at) == (token, key.as_slice())) {
-                contents.step(&mut memory.walk);
-            }
+        for memory in memories.iter_mut().filter(|memory| memory.is_here) {
+            memory.memtable.contents().step(&mut memory.walk);
         }
-        FileScan::step(files, token, key).await
+        FileScan::step(files).await
+    }
+}
+
+impl MemoryScan {
+    /// Calls `f` with token and key of the partition that it stands at, if it does.
+    fn with_key<T>(&self, mut f: impl FnMut(Token, &[u8]) -> T) -> Option<T> {
+        self.at.map(|at| {
+            let contents = self.memtable.contents();
+            let (token, key) = contents.key(at);
+            f(token, key)
+        })
     }
 }
 
@@ -383,20 +418,22 @@ impl FileScan {
         let mut scanner =
             sstable.scan_some(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
         let more = scanner.next_partition().await.map_err(failed)?;
-        Ok(more.then(|| Self { index, file: Rc::clone(file), scanner: Some(Box::new(scanner)) }))
+        let file = Rc::clone(file);
+        Ok(more.then(|| Self { index, file, scanner: Some(Box::new(scanner)), is_here: false }))
     }
 
-    fn is_at(&self, token: Token, key: &[u8]) -> bool {
-        self.scanner.as_ref().is_some_and(|s| s.token() == token && s.key() == key)
+    /// Token and key of the partition that it stands at.
+    fn key(&self) -> Option<(Token, &[u8])> {
+        self.scanner.as_ref().map(|scanner| (scanner.token(), scanner.key()))
     }
 
-    /// Moves all that stand at a partition to the next one; those at their end go.
-    async fn step(files: &mut Vec<FileScan>, token: Token, key: &[u8]) -> Result<(), StorageError> {
+    /// Moves all that have the scan's partition to the next one; those at their end go.
+    async fn step(files: &mut Vec<FileScan>) -> Result<(), StorageError> {
         let mut index = 0;
         while index < files.len() {
             let scan = &mut files[index];
             let mut more = true;
-            if scan.is_at(token, key)
+            if scan.is_here
                 && let Some(scanner) = &mut scan.scanner
             {
                 more = scanner.next_partition().await.map_err(|error| scan.file.failed(error))?;
@@ -424,33 +461,4 @@ fn single<T>(mut all: impl Iterator<Item = T>) -> Count<T> {
         (Some(only), None) => Count::One(only),
         (Some(_), Some(_)) => Count::More,
     }
-}
-
-/// The least key that any input stands at, copied to `key`.
-fn next_key(
-    memories: &mut [MemoryScan],
-    files: &[FileScan],
-    place: &PartitionBound,
-    key: &mut Vec<u8>,
-) -> Option<Token> {
-    let mut least: Option<Token> = None;
-    let mut offer = |token: Token, candidate: &[u8]| {
-        if least.is_none_or(|least| (token, candidate) < (least, key.as_slice())) {
-            least = Some(token);
-            key.clear();
-            key.extend_from_slice(candidate);
-        }
-    };
-    for memory in memories {
-        let contents = memory.memtable.contents();
-        memory.at = contents.at(&mut memory.walk, place);
-        if let Some(at) = memory.at {
-            let (token, candidate) = contents.key(at);
-            offer(token, candidate);
-        }
-    }
-    for scanner in files.iter().filter_map(|file| file.scanner.as_ref()) {
-        offer(scanner.token(), scanner.key());
-    }
-    least
 }

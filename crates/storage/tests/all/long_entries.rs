@@ -118,6 +118,39 @@ fn a_long_write_is_read_at_once_and_after_a_kill() {
     }
 }
 
+/// Whether a start has the long write, with a log of which all behind `cut` (segment, offset) is zero.
+///
+/// `last` is where the long write ends in the log, and `after` where the write behind it does.
+fn start_with_a_log_cut_at(
+    cut: (usize, usize),
+    log: &[(std::path::PathBuf, Vec<u8>)],
+    directory: &Path,
+    last: (usize, usize),
+    after: (usize, usize),
+) -> bool {
+    let long = text(LONG);
+    let mut torn = log.to_vec();
+    torn[cut.0].1[cut.1..].fill(0);
+    for (_, later) in &mut torn[cut.0 + 1..] {
+        later[HEADER_BYTES..].fill(0);
+    }
+    let copy = copy_with(directory, &torn);
+    let found = start(config(copy.path())).unwrap_or_else(|error| panic!("cut at {cut:?}: {error}"));
+    let expected = match &found {
+        _ if cut < last || found.len() < LONG => "before,".to_owned(),
+        _ if cut > after => format!("before,{long},after"),
+        _ => format!("before,{long}"),
+    };
+    assert!(found == expected, "cut at {cut:?}: {} bytes", found.len());
+    // The last piece is followed by its checksum.
+    assert!(cut < (last.0, last.1 + 64) || found.len() > LONG, "cut at {cut:?}: the write is lost");
+    // The rest of the pieces does not disturb entries written behind them.
+    let again = config(copy.path());
+    run(async move { put(&opened(again).await.expect("a start"), "d", "+").await });
+    assert!(start(config(copy.path())).unwrap() == format!("{expected}+"), "after a cut at {cut:?}");
+    found.len() > LONG
+}
+
 #[test]
 fn a_log_that_ends_within_the_pieces_has_the_long_write_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
@@ -133,29 +166,18 @@ fn a_log_that_ends_within_the_pieces_has_the_long_write_whole_or_not_at_all() {
         cuts.extend(all.map(|offset| (segment, offset)));
     }
     cuts.extend((last.1 - 40..last.1 + 40).step_by(3).map(|offset| (last.0, offset)));
-    let (mut without, mut with) = (0, 0);
-    for cut in cuts.into_iter().filter(|cut| *cut > end_of(&log, b"before,")) {
-        let mut torn = log.clone();
-        torn[cut.0].1[cut.1..].fill(0);
-        for (_, later) in &mut torn[cut.0 + 1..] {
-            later[HEADER_BYTES..].fill(0);
-        }
-        let copy = copy_with(directory.path(), &torn);
-        let found = start(config(copy.path())).unwrap_or_else(|error| panic!("cut at {cut:?}: {error}"));
-        let expected = match &found {
-            _ if cut < last || found.len() < LONG => "before,".to_owned(),
-            _ if cut > after => format!("before,{long},after"),
-            _ => format!("before,{long}"),
-        };
-        assert!(found == expected, "cut at {cut:?}: {} bytes", found.len());
-        // The last piece is followed by its checksum.
-        assert!(cut < (last.0, last.1 + 64) || found.len() > LONG, "cut at {cut:?}: the write is lost");
-        *if found.len() > LONG { &mut with } else { &mut without } += 1;
-        // The rest of the pieces does not disturb entries written behind them.
-        let again = config(copy.path());
-        run(async move { put(&opened(again).await.expect("a start"), "d", "+").await });
-        assert!(start(config(copy.path())).unwrap() == format!("{expected}+"), "after a cut at {cut:?}");
-    }
+    cuts.retain(|cut| *cut > end_of(&log, b"before,"));
+    // A start waits for the disk more than it computes.
+    let (log, directory) = (&log, directory.path());
+    let has_long = |cut: &(usize, usize)| start_with_a_log_cut_at(*cut, log, directory, last, after);
+    let starts: Vec<bool> = std::thread::scope(|scope| {
+        let parts = cuts.chunks(cuts.len().div_ceil(4));
+        let threads: Vec<_> =
+            parts.map(|part| scope.spawn(move || part.iter().map(has_long).collect::<Vec<_>>())).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let with = starts.iter().filter(|with| **with).count();
+    let without = starts.len() - with;
     assert!(without > 20 && with > 3, "{without} without, {with} with");
 }
 

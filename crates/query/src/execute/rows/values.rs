@@ -104,6 +104,20 @@ pub(in crate::execute) fn most_bytes(sources: &[Source], input: &RowInput<'_>) -
     (of(input.row) + of(input.static_row) + key + clustering + 4).saturating_mul(sources.len())
 }
 
+/// Appends the values of the first columns, those of the key; how many that are.
+#[inline]
+fn append_key(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) -> usize {
+    for (at, source) in sources.iter().enumerate() {
+        let position = usize::from(source.column.position);
+        match source.column.kind {
+            ColumnKind::PartitionKey => append_value(out, input.key.get(position).copied()),
+            ColumnKind::Clustering => append_value(out, input.clustering.get(position).copied().flatten()),
+            ColumnKind::Static | ColumnKind::Regular => return at,
+        }
+    }
+    sources.len()
+}
+
 /// Appends the values of the first columns, those that have one cell each, are asked for in the order of the
 /// row, and stand there as plain values or not at all; how many that are. The usual row is over then.
 #[inline]
@@ -140,11 +154,12 @@ fn append_plain(sources: &[Source], row: RowView<'_>, out: &mut Vec<u8>) -> usiz
 
 #[inline]
 pub(in crate::execute) fn append_columns(mut sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
+    sources = &sources[append_key(sources, input, out)..];
     if let Some(row) = input.row {
         sources = &sources[append_plain(sources, row, out)..];
-        if sources.is_empty() {
-            return;
-        }
+    }
+    if sources.is_empty() {
+        return;
     }
     let mut statics = input.static_row.map(Finder::new);
     let mut regulars = input.row.map(Finder::new);
