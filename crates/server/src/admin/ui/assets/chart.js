@@ -56,14 +56,14 @@ export function timeTicks(from, to, width) {
 
 // The frame that a chart and a heat map share: head, canvas, tooltip, the cursor by pointer and keys.
 export class Plot {
-  constructor({ title, note, controls = null, wide = false }) {
+  constructor({ title, note, controls = null }) {
     this.title = title;
     this.canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": title });
     this.tip = h("div", { class: "tip", hidden: true });
     this.message = h("p", { class: "message", hidden: true });
     this.legend = h("div", { class: "legend" });
     const head = h("header", {}, h("h3", { title: note }, title), controls);
-    this.element = h("section", { class: wide ? "chart wide" : "chart", "aria-label": title }, head, h("div", { class: "plot" }, this.canvas, this.message, this.tip), this.legend);
+    this.element = h("section", { class: "chart", "aria-label": title }, head, h("div", { class: "plot" }, this.canvas, this.message, this.tip), this.legend);
     this.context = this.canvas.getContext("2d");
     this.times = new Float64Array();
     this.window = [0, 1];

@@ -25,8 +25,8 @@ export const failure = (error) => h("div", { class: "failure", role: "alert" }, 
  * Rows that come later with `update` keep the order and the scrolling.
  */
 export class Table {
-  constructor(columns, { sort = 0, descending = false, caption, onrow = null } = {}) {
-    Object.assign(this, { columns, sort, descending, rows: [], onrow });
+  constructor(columns, { sort = 0, descending = false, caption } = {}) {
+    Object.assign(this, { columns, sort, descending, rows: [] });
     this.heads = columns.map((column, at) => {
       const button = h("button", { type: "button", onclick: () => this.order(at) }, column.name);
       return h("th", { scope: "col", class: column.number ? "number" : null, title: column.title ?? null }, button);

@@ -10,7 +10,7 @@ const binBegin = (bin) => 2 ** (bin / 2);
 
 export class HeatMap extends Plot {
   constructor(options) {
-    super({ wide: true, ...options });
+    super(options);
     this.log = true;
     this.none = options.none;
     this.range = [100, 10000];
