@@ -207,7 +207,7 @@ class Administration(unittest.TestCase):
         log = self.node.log()
         self.assertRegex(log, r"(?m)^INFO .* ceto \d+\.\d+\.\d+ \(.*profile \w+\) configuration=\S+ workdir=")
         self.assertRegex(log, r"(?m)^INFO .* 2 shard\(s\), \d+ MiB of memory driver=\S+")
-        ports = rf"{native.PORT} \(CQL\), .*{API} \(REST\), .*{METRICS} \(metrics\)"
+        ports = rf"{native.PORT} \(CQL\), .*{API} \(REST, console at /ui\), .*{METRICS} \(metrics\)"
         self.assertRegex(log, rf"(?m)^INFO .* listens on .*{ports}$")
         self.assertRegex(log, r"(?m)^ceto ready on .* ms, \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 

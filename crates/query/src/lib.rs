@@ -37,3 +37,4 @@ pub use statement::functions::user::CallTimes;
 pub use statement::guardrails;
 pub use statement::schema_events::{Change, SchemaEvent, Target};
 pub use statement::terms::MarkerOptions;
+pub use statement::terms::constant::literal_text;

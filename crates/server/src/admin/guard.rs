@@ -6,7 +6,8 @@
 //! address. If the page's own host name was made to resolve to this machine (DNS rebinding), `Host` has that
 //! name; otherwise the browser sends `Origin` or `Sec-Fetch-Site`, which no page can leave out or change. So
 //! `Host` has to be an address or a name of this machine, and a request that changes something must not come
-//! from a foreign page. Tools send neither `Origin` nor `Sec-Fetch-Site`, and need not.
+//! from a foreign page. The console (`ui`) comes from this port, so its own requests pass. Tools send neither
+//! `Origin` nor `Sec-Fetch-Site`, and need not.
 //! Source: Fetch standard, "Origin" header and forbidden header names; W3C Fetch Metadata Request Headers.
 
 use std::net::IpAddr;
@@ -85,7 +86,7 @@ impl Guard {
             let same = origin.split_once("://").is_some_and(|(_, from)| Some(from) == host.as_deref());
             if !same {
                 return Err(ApiError::forbidden(format!(
-                    "a page of {origin} may not change anything here: administration is not for browsers"
+                    "a page of {origin} may not change anything here: only the console of this address may"
                 )));
             }
         }
@@ -93,7 +94,7 @@ impl Guard {
             && !["same-origin", "none"].contains(&site.as_str())
         {
             return Err(ApiError::forbidden(
-                "a page of elsewhere may not change anything here: administration is not for browsers",
+                "a page of elsewhere may not change anything here: only the console of this address may",
             ));
         }
         let has_body = headers.contains_key(TRANSFER_ENCODING)

@@ -16,7 +16,7 @@ use reactor::metrics::{HistogramSnapshot, Sample, Value};
 
 use super::bridge::Bridge;
 use super::error::ApiError;
-use super::node_samples;
+use super::node_samples::{self, Extent};
 
 /// The bounds of a histogram's buckets are the powers of two up to this one: in microseconds, 67 seconds.
 const GREATEST_BOUND: u32 = 26;
@@ -27,7 +27,7 @@ pub(super) fn router(bridge: Bridge) -> Router {
 }
 
 async fn metrics(State(bridge): State<Bridge>) -> Result<Response, ApiError> {
-    let shards = bridge.call(node_samples::of_every_shard).await?;
+    let shards = bridge.call(|| node_samples::of_every_shard(Extent::Everything, |_| true)).await?;
     Ok(([(CONTENT_TYPE, TEXT)], render(shards)).into_response())
 }
 

@@ -1,4 +1,5 @@
-//! Administration over HTTP: the REST API with ScyllaDB's public paths, and metrics in Prometheus' text form.
+//! Administration over HTTP: the REST API with ScyllaDB's public paths, the console (`ui`), and metrics in
+//! Prometheus' text form.
 //!
 //! Administration has one thread of its own, not pinned, with a small tokio runtime for sockets and HTTP; no
 //! shard does this work. The thread reaches the node only through `bridge`, a bounded queue to shard 0, and
@@ -23,6 +24,7 @@ mod params;
 mod rest;
 mod sampling;
 mod storage_samples;
+mod ui;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread::JoinHandle;
@@ -148,7 +150,8 @@ fn run(ports: Ports, mut attached: mpsc::Receiver<Bridge>, stopped: watch::Recei
         // `None` if the node ended before a shard was attached.
         let Some(bridge) = attached.recv().await else { return };
         let names = &ports.names;
-        let api = serve_one(ports.api, rest::router(bridge.clone()), names, true, stopped.clone());
+        let router = rest::router(bridge.clone()).merge(ui::router(bridge.clone()));
+        let api = serve_one(ports.api, router, names, true, stopped.clone());
         let prometheus = serve_one(ports.prometheus, metrics::router(bridge), names, false, stopped.clone());
         let mut stopped = stopped;
         let ended = async {

@@ -22,10 +22,26 @@ const PROC_BYTES_MAX: usize = 64 << 10;
 /// The unit of times in `/proc/self/stat`, on every Linux: USER_HZ is 100.
 const TICK_MS: u64 = 10;
 
-/// The metrics of every shard.
-pub(super) async fn of_every_shard() -> Result<Vec<Vec<Sample>>, ApiError> {
+/// How much is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    Everything,
+    /// Neither single tables nor the kernel's files on the process.
+    Shards,
+}
+
+/// The metrics of every shard whose names `is_wanted` accepts.
+pub(super) async fn of_every_shard(
+    extent: Extent,
+    is_wanted: fn(&str) -> bool,
+) -> Result<Vec<Vec<Sample>>, ApiError> {
+    let of_wanted = move || async move {
+        let mut samples = of_shard(extent).await;
+        samples.retain(|sample| is_wanted(&sample.name));
+        samples
+    };
     let calls: Vec<_> =
-        (0..reactor::shard_count()).map(|shard| mesh::call(shard, Group::ADMIN, of_shard)).collect();
+        (0..reactor::shard_count()).map(|shard| mesh::call(shard, Group::ADMIN, of_wanted)).collect();
     let mut all = Vec::new();
     for call in calls {
         all.push(call.await.map_err(ApiError::failed)?);
@@ -33,13 +49,17 @@ pub(super) async fn of_every_shard() -> Result<Vec<Vec<Sample>>, ApiError> {
     Ok(all)
 }
 
-async fn of_shard() -> Vec<Sample> {
+async fn of_shard(extent: Extent) -> Vec<Sample> {
     if let Some(shard) = reactor::local::<Shard>() {
         shard.native.settle_metrics().await;
     }
     let mut samples = reactor::metrics::collect().await;
     if let Some(shard) = reactor::local::<Shard>() {
-        samples.extend(storage_samples::of(&shard).await);
+        if extent == Extent::Shards {
+            samples.extend(storage_samples::of_shard(&shard));
+            return samples;
+        }
+        samples.extend(storage_samples::all(&shard).await);
         if reactor::shard_id() == 0 {
             samples.extend(of_node().await);
         }

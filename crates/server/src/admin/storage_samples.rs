@@ -9,10 +9,33 @@ use crate::boot::Shard;
 /// A shard with more tables publishes sums only, so that a scrape stays bounded.
 const TABLES_MAX: usize = 1000;
 
-pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
-    let storage = shard.storage();
-    let stats = storage.stats();
-    let reports = storage.report().await;
+/// Those of the shard, and those of its tables.
+pub(super) async fn all(shard: &Shard) -> Vec<Sample> {
+    let mut samples = of_shard(shard);
+    let reports = shard.storage().report().await;
+    let tablets = reports.iter().map(|report| report.tablets as u64).sum::<u64>();
+    samples.push(Sample {
+        name: "scylla_tablets_count".to_owned(),
+        help: "Tablets on this shard.".to_owned(),
+        labels: Vec::new(),
+        value: Value::Gauge(i64::try_from(tablets).unwrap_or(i64::MAX)),
+    });
+    if reports.len() > TABLES_MAX {
+        return samples;
+    }
+    for report in &reports {
+        append_table(report, &mut samples);
+        reactor::maybe_yield().await;
+    }
+    if let Some(engine) = Engine::here() {
+        samples.extend(engine.table_samples().await);
+    }
+    samples
+}
+
+/// Those that no table has a part in.
+pub(super) fn of_shard(shard: &Shard) -> Vec<Sample> {
+    let stats = shard.storage().stats();
     let mut samples = Vec::new();
     let mut push = |name: &str, help: &str, labels: Vec<(String, String)>, value: Value| {
         samples.push(Sample { name: name.to_owned(), help: help.to_owned(), labels, value });
@@ -61,14 +84,11 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
         Vec::new(),
         gauge(stats.memtable_bytes_max as u64),
     );
-    let tablets = reports.iter().map(|report| report.tablets as u64).sum();
-    push("scylla_tablets_count", "Tablets on this shard.", Vec::new(), gauge(tablets));
-    let resident = reports.iter().map(|report| report.resident_bytes as u64).sum();
     push(
         "scylla_sstables_bloom_filter_memory_size",
         "Bytes of filters and summaries in memory.",
         Vec::new(),
-        gauge(resident),
+        gauge(stats.resident_bytes as u64),
     );
     push(
         "scylla_sstables_components_left_out_bytes",
@@ -76,16 +96,6 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
         Vec::new(),
         gauge(stats.left_out_bytes as u64),
     );
-    if reports.len() > TABLES_MAX {
-        return samples;
-    }
-    for report in &reports {
-        append_table(report, &mut samples);
-        reactor::maybe_yield().await;
-    }
-    if let Some(engine) = Engine::here() {
-        samples.extend(engine.table_samples().await);
-    }
     samples
 }
 

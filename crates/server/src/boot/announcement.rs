@@ -17,7 +17,7 @@ fn addresses(config: &Config, rest: Option<SocketAddr>, prometheus: Option<Socke
         ("CQL", Some(SocketAddr::new(config.rpc_address, config.native_port))),
         ("CQL, shard-aware", config.shard_aware_port.map(|port| SocketAddr::new(config.rpc_address, port))),
         ("other nodes", shares.then(|| SocketAddr::new(config.bind_address(), config.storage_port))),
-        ("REST", rest),
+        ("REST, console at /ui", rest),
         ("metrics", prometheus),
     ];
     let shown = all.into_iter().filter_map(|(name, address)| Some(format!("{} ({name})", address?)));
@@ -58,7 +58,7 @@ mod tests {
         let rest = Some(SocketAddr::from(([127, 0, 0, 1], 10000)));
         assert_eq!(
             addresses(&config, rest, None),
-            "127.0.0.1:9042 (CQL), 127.0.0.1:19042 (CQL, shard-aware), 127.0.0.1:10000 (REST)"
+            "127.0.0.1:9042 (CQL), 127.0.0.1:19042 (CQL, shard-aware), 127.0.0.1:10000 (REST, console at /ui)"
         );
         config.topology.founds = true;
         config.shard_aware_port = None;

@@ -1,9 +1,10 @@
 //! A client inside the process: frame bytes in, frame bytes out, no socket. Benches that count instructions
-//! use it.
+//! use it, and administration for statements that come by HTTP.
 
 use std::rc::Rc;
 
 use query::Left;
+use reactor::GateHold;
 use wire::frame::FrameHeader;
 
 use super::framing::{Input, Next};
@@ -14,6 +15,8 @@ use super::{Native, dispatch};
 pub struct InProcess {
     session: Rc<Session>,
     input: Input,
+    /// Has the closing of the shard wait for this client.
+    _hold: Option<GateHold>,
 }
 
 /// The bytes cannot be parsed as frames any further.
@@ -27,7 +30,14 @@ impl InProcess {
         Self {
             session: Rc::new(Session::new(Rc::clone(native), None)),
             input: Input::new(native.config.frame_bytes_max),
+            _hold: None,
         }
+    }
+
+    /// As [`Self::new`], for a client that a closing shard waits for; `None` if the shard is closing.
+    pub(crate) fn entered(native: &Rc<Native>) -> Option<Self> {
+        let hold = native.gate.enter().ok()?;
+        Some(Self { _hold: Some(hold), ..Self::new(native) })
     }
 
     /// Answers the requests in `bytes` and appends the answers to `out`.

@@ -59,7 +59,7 @@ pub(super) async fn unknown_path(uri: Uri) -> ApiError {
     ApiError::absent(format!("Not found: {}", uri.path()))
 }
 
-async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+pub(super) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     ApiError::wrong_method(format!("{method} is not possible on {}", uri.path()))
 }
 
