@@ -9,7 +9,7 @@ use num_bigint::{BigInt, Sign};
 use super::number::Number;
 
 /// Most digits to which a result is expanded before it is rounded.
-pub(super) const DIGITS_MAX: i64 = 40_000;
+pub(super) const DIGITS_MAX: i64 = 30_000;
 /// Digits to which results of `+ - *` are rounded.
 const PRECISION: i64 = 10_000;
 /// Fewest and most digits after the point of a quotient.
