@@ -139,7 +139,13 @@ pub async fn execute(
             let read_so_far = match left {
                 Left::Elsewhere(Some(unread)) => FromMemory::Partial(unread),
                 Left::Elsewhere(None) => FromMemory::NotBegun,
-                Left::Untried | Left::InMemory => reader.read_from_memory(read, &mut rows)?,
+                Left::Untried | Left::InMemory => {
+                    let found = reader.read_from_memory(read, &mut rows)?;
+                    if out.trace.is_some() && matches!(found, FromMemory::Done) {
+                        engine.storage().note_memory(read);
+                    }
+                    found
+                }
             };
             match read_so_far {
                 FromMemory::Done => {}
@@ -168,9 +174,7 @@ pub async fn execute(
         rows.paging_state(group.as_deref()).append(&mut next);
     }
     out.warnings.append(&mut rows.warnings);
-    if let Some(trace) = &mut out.trace {
-        trace.tombstones += rows.tombstones.told;
-    }
+    out.tombstones += rows.tombstones.told;
     drop(rows);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())

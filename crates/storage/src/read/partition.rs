@@ -15,6 +15,7 @@ use super::merge::{Merge, Step};
 use super::permit::Permits;
 use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
 use super::source::{Input, Source};
+use super::told;
 use super::visible::{VisibleScratch, visible};
 use super::{Flow, ReadCommand, RowConsumer, Slices};
 use crate::cache::{Claim, Sought, Walked};
@@ -117,6 +118,10 @@ impl<'c> Reader<'c> {
         // Taken together, before anything waits.
         let mut files: Vec<_> =
             tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
+        let is_told = sstable::is_noted();
+        if is_told {
+            told::sources(tablet, token, key, slices);
+        }
         let mut sources = Vec::new();
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
@@ -153,6 +158,9 @@ impl<'c> Reader<'c> {
                             source.begin(shape).await?;
                         }
                         if is_older_than_all(table, &sources, &file.open()) {
+                            if is_told {
+                                told::older(&file);
+                            }
                             break;
                         }
                     }
@@ -168,6 +176,9 @@ impl<'c> Reader<'c> {
         }
         if sources.is_empty() {
             return Ok(if announced { consumer.partition_end() } else { Flow::Continue });
+        }
+        if is_told {
+            told::merged(sources.len());
         }
         let (flow, _) = self.walk_sources(sources, shape, announced, token, key, consumer).await?;
         Ok(flow)
