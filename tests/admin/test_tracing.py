@@ -187,9 +187,10 @@ class Tracing(unittest.TestCase):
         self.assertGreaterEqual(float(found["fields"]["took_ms"]), 1)
         self.assertTrue(found["fields"]["client"].startswith(native.HOST))
 
-    def trace(self, c, statement):
+    def trace(self, c, statement, page_size=None):
         """Activities of a statement's trace in their order, read at QUORUM as cqlsh does."""
-        c.send(native.frame(4, native.QUERY, body(statement, QUORUM), flags=TRACING))
+        asked = native.long_text(statement) + native.parameters(4, page_size=page_size, consistency=QUORUM)
+        c.send(native.frame(4, native.QUERY, asked, flags=TRACING))
         _, opcode, answer, _ = c.read()
         self.assertNotEqual(opcode, native.ERROR, answer)
         session = uuid.UUID(bytes=answer[:16])
@@ -223,6 +224,8 @@ class Tracing(unittest.TestCase):
             self.in_order(self.trace(c, read), "Memtables: 0 of 1", "-big-Data.db: may have the key",
                           "finished bulk DMA read", "Read 1 live rows", "Request complete")
             self.in_order(self.trace(c, read), "Memtables: 0 of 1", "Row cache: hit", "Read 1 live rows")
+            self.in_order(self.trace(c, "SELECT v FROM a.traced", page_size=5),
+                          "Read 5 live rows", "more rows follow", "Request complete")
             self.in_order(self.trace(c, "DELETE FROM a.traced WHERE k = 1"), "applying mutations locally")
 
     def test_levels_of_single_loggers_and_lines_about_what_the_node_does(self):

@@ -40,7 +40,7 @@ use crate::prepared_cache::PreparedCache;
 use crate::running::Running;
 use crate::statements::Statements;
 use crate::system::ClientRow;
-use crate::tracing::Watch;
+use crate::watch::Watch;
 use crate::{ClientState, QueryError, Response};
 
 pub use at_once::{AtOnce, Left, OneRow};

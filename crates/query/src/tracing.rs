@@ -3,11 +3,10 @@
 //!
 //! A trace is collected while its request runs and written after the answer was sent, so that a traced
 //! request is slowed as little as possible. Rows live for a day, as in Cassandra. Readers of a trace wait for
-//! its `duration`, which is written last. `watch` says which requests are traced or slow, `slow` describes
-//! slow ones.
+//! its `duration`, which is written last. `crate::watch` says which requests are traced or slow, `slow`
+//! describes slow ones.
 
 mod slow;
-mod watch;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -29,7 +28,6 @@ use crate::engine::bind_values;
 use crate::{ClientState, Engine, QueryError, Response};
 
 pub use slow::SlowRequest;
-pub use watch::{SlowTable, Watch};
 
 /// How long a trace is kept.
 const TTL_SECONDS: u32 = 24 * 3600;

@@ -192,7 +192,7 @@ impl ServerOptions {
             config.blocked_reactor_notify = Duration::from_millis(ms);
         }
         if let Some(format) = &self.log_format {
-            config.log_is_json = format == "json";
+            config.admin.log_is_json = format == "json";
         }
         if let Some(seconds) = self.shutdown_timeout {
             config.shutdown_timeout = Duration::from_secs(seconds);

@@ -174,12 +174,8 @@ pub struct Config {
     /// `shutdown_timeout`: how long the node may take to stop before it ends without a drain; zero for no
     /// limit.
     pub shutdown_timeout: Duration,
-    /// `slow_query_log_timeout`: requests that take longer get a line in the log; `None` for none.
-    pub slow_query_log_timeout: Option<Duration>,
     /// `default_log_level`: `error`, `warn`, `info`, `debug`.
     pub log_level: Level,
-    /// `log_format`: whether lines of the log are objects of JSON.
-    pub log_is_json: bool,
 }
 
 /// How a shard talks to the kernel.
@@ -276,9 +272,7 @@ impl Default for Config {
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,
             shutdown_timeout: Duration::from_secs(60),
-            slow_query_log_timeout: Some(Duration::from_millis(500)),
             log_level: Level::Info,
-            log_is_json: false,
         }
     }
 }

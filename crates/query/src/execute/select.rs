@@ -140,11 +140,7 @@ pub async fn execute(
                 Left::Elsewhere(Some(unread)) => FromMemory::Partial(unread),
                 Left::Elsewhere(None) => FromMemory::NotBegun,
                 Left::Untried | Left::InMemory => {
-                    let found = reader.read_from_memory(read, &mut rows)?;
-                    if out.trace.is_some() && matches!(found, FromMemory::Done) {
-                        engine.storage().note_memory(read);
-                    }
-                    found
+                    told(engine, out.trace.is_some(), read, reader.read_from_memory(read, &mut rows)?)
                 }
             };
             match read_so_far {
@@ -178,6 +174,14 @@ pub async fn execute(
     drop(rows);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())
+}
+
+/// Notes, for a trace, where a read found everything in memory.
+fn told(engine: &Engine, is_traced: bool, read: &ReadCommand, found: FromMemory) -> FromMemory {
+    if is_traced && matches!(found, FromMemory::Done) {
+        engine.storage().note_memory(read);
+    }
+    found
 }
 
 /// Refuses pages of a result that is ordered as a whole, unless it is known to be empty without reading.

@@ -118,7 +118,6 @@ async fn disk_reads(engine: Engine) {
     let mut trace = Trace::begin(&engine, "Execute CQL3 query");
     let ToldRead { file, offset, size, bytes, shard, .. } = told[0].clone();
     trace.reads(told);
-    trace.last_event("Request complete");
     let id = uuid::Uuid::from_bytes(trace.id().unwrap());
     trace.finish(&engine, &client()).await.unwrap();
     let query = format!("SELECT activity, thread FROM system_traces.events WHERE session_id = {id}");

@@ -1,7 +1,7 @@
 //! A line of the log as an object of JSON, for programs that collect logs.
 //!
-//! `{"time": ..., "level": ..., "shard": N, "area": ..., "text": ..., "fields": {"key": "value", ...}}`, on one
-//! line. `shard` and `fields` are left out if there are none. All values but the shard are strings.
+//! `{"time": ..., "level": ..., "shard": N, "area": ..., "text": ..., "fields": {"key": "value", ...}}`, on
+//! one line. `shard` and `fields` are left out if there are none. All values but the shard are strings.
 
 use std::fmt::{self, Write};
 

@@ -146,11 +146,11 @@ const SETTERS: &[(&str, Setter)] = &[
         choice(v, &[("auto", Driver::Auto), ("uring", Driver::Uring), ("poll", Driver::Poll)])
             .map(|v| c.driver = v)
     }),
-    ("slow_query_log_timeout", |c, v| period(v).map(|v| c.slow_query_log_timeout = unless_zero(v))),
+    ("slow_query_log_timeout", |c, v| period(v).map(|v| c.admin.slow_query_log_timeout = unless_zero(v))),
     ("slow_query_log_timeout_in_ms", |c, v| {
-        count(v, 0, 1 << 40).map(|ms| c.slow_query_log_timeout = unless_zero(Duration::from_millis(ms)))
+        count(v, 0, 1 << 40).map(|ms| c.admin.slow_query_log_timeout = unless_zero(Duration::from_millis(ms)))
     }),
-    ("log_format", |c, v| choice(v, &[("text", false), ("json", true)]).map(|v| c.log_is_json = v)),
+    ("log_format", |c, v| choice(v, &[("text", false), ("json", true)]).map(|v| c.admin.log_is_json = v)),
     ("default_log_level", |c, v| {
         let levels =
             [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];

@@ -59,7 +59,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("alternator_ttl_period_in_seconds", config.row_expiry_period.as_secs().to_string());
     add("api_allowed_hosts", format!("[{}]", config.admin.allowed_hosts.join(", ")));
     add("default_log_level", config.log_level.name().trim_end().to_lowercase());
-    add("log_format", if config.log_is_json { "json" } else { "text" }.to_owned());
+    add("log_format", if config.admin.log_is_json { "json" } else { "text" }.to_owned());
     add("auto_snapshot", config.admin.auto_snapshot.to_string());
     for (name, time) in [
         ("commitlog_sync_period", config.commitlog_sync_period),
@@ -70,7 +70,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
         ("cas_contention_timeout", config.cas_contention_timeout),
         ("truncate_request_timeout", config.truncate_timeout),
         ("request_timeout", config.request_timeout),
-        ("slow_query_log_timeout", config.slow_query_log_timeout.unwrap_or_default()),
+        ("slow_query_log_timeout", config.admin.slow_query_log_timeout.unwrap_or_default()),
     ] {
         add(name, milliseconds(time));
     }

@@ -126,7 +126,8 @@ pub(super) fn answer_at_once(
         if let Some(took) = latency.end(began)
             && engine.watch().is_slow(took)
         {
-            slow::note_row(session, &row, parameters.consistency, took, result);
+            let of_row = (&row, parameters.consistency);
+            slow::note_row(&session.native, &session.client.borrow(), of_row, took, result);
         }
     } else {
         latency.not_begun(began);
@@ -263,11 +264,8 @@ async fn execute(
         return Ok(());
     }
     let mut response = Response { body: native.take_buffer(), ..Response::default() };
-    let watch = native.engine.watch();
-    let is_chosen = watch.chosen();
-    if envelope.tracing || watch.looks_at_each() {
-        response.trace = traced::begin_if(&native.engine, &envelope, is_chosen);
-    }
+    let is_chosen = native.engine.watch().chosen();
+    response.trace = traced::begin_if(&native.engine, &envelope, is_chosen);
     let reads = response.trace.as_ref().map(|_| Rc::<ReadNotes>::default());
     let _running = native.engine.runs(&envelope.request);
     // The statement has its own reference: USE on this connection must not change a running statement.
@@ -307,7 +305,8 @@ async fn execute(
     if let (Some(trace), Some(reads)) = (&mut response.trace, reads) {
         trace.notes(&reads);
     }
-    let slow = slow::found(session, (&client, header), (&envelope.request, began), (&result, &response));
+    let slow =
+        slow::found(native, &client, (header, &extensions), (&envelope.request, began), (&result, &response));
     native.count_kind(header.opcode, &result);
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);

@@ -23,16 +23,17 @@ use super::slow::Slow;
 
 /// Begins the trace of a request whose client asked for it, that was chosen by chance, or that is traced
 /// because it may turn out to be slow.
-#[cold]
+#[inline]
 pub(super) fn begin_if(engine: &Engine, envelope: &RequestEnvelope<'_>, is_chosen: bool) -> Option<Trace> {
     if envelope.tracing {
         return begin(engine, &envelope.request);
     }
-    let wanted = is_chosen || engine.watch().collects();
-    wanted.then(|| begin(engine, &envelope.request))?.map(Trace::unasked)
+    let wanted = engine.watch().looks_at_each() && (is_chosen || engine.watch().collects());
+    if wanted { begin(engine, &envelope.request).map(Trace::unasked) } else { None }
 }
 
 /// Begins the trace of a request; `None` for one that is answered in turn.
+#[cold]
 fn begin(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
     let (name, parameters) = match request {
         Request::Query { parameters, .. } => ("Execute CQL3 query", Some(parameters)),
@@ -85,6 +86,9 @@ pub(super) fn answered(
         Ok(ResponseBody::Rows(rows)) => {
             trace.event(if is_shared { "querying replicas" } else { "querying locally" });
             trace.event(format!("Read {} live rows and {tombstones} tombstone cells", rows.row_count));
+            if rows.paging_state.is_some() {
+                trace.event("The page ends here, and more rows follow");
+            }
         }
         Ok(ResponseBody::Void) if is_shared => trace.event("applying mutations on replicas"),
         Ok(ResponseBody::Void) => trace.event("applying mutations locally"),

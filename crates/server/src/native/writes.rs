@@ -126,7 +126,8 @@ impl WriteLine {
             let took = session.native.latency.end(begun.began);
             let took = took.unwrap_or_else(|| reactor::coarse_now().since(begun.since));
             if session.native.engine.watch().is_slow(took) {
-                slow::note_row(session, &begun.row, begun.consistency, took, &ended);
+                let of_row = (&begun.row, begun.consistency);
+                slow::note_row(&session.native, &session.client.borrow(), of_row, took, &ended);
             }
             // Buffers are returned first: the next request is about to begin.
             let PendingWrite { working, writing, row, held, .. } = begun;

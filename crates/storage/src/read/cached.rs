@@ -77,9 +77,7 @@ impl CachedPartition {
         let mut static_row = Vec::new();
         let sought = Sought { token, key, orders: shape.orders };
         let head = if gap { None } else { cache.head(claim, sought, &mut static_row) };
-        if sstable::is_noted() {
-            told::cache(if head.is_some() { "has the partition, maybe with gaps" } else { "miss" });
-        }
+        told::cache(if head.is_some() { "has the partition, maybe with gaps" } else { "miss" });
         let mut partition = Self {
             cache: Rc::clone(cache),
             claim,
@@ -126,9 +124,6 @@ impl CachedPartition {
                 // still meet.
                 let sstable = file.open();
                 if sstable.has_only_values() && is_older_than_all(&table, &sources, &sstable) {
-                    if sstable::is_noted() {
-                        told::older(file);
-                    }
                     continue;
                 }
             }

@@ -93,6 +93,7 @@ impl<'c> Reader<'c> {
             }
             Some(_) => {}
         }
+        told::sources(|| places(tablet, token, key), token, key, &self.command.slices);
         // Boxed, so that a read from memory does not carry the space that reading files takes.
         Box::pin(self.merged_partition(tablet, claim, left, token, key, consumer)).await
     }
@@ -118,10 +119,6 @@ impl<'c> Reader<'c> {
         // Taken together, before anything waits.
         let mut files: Vec<_> =
             tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
-        let is_told = sstable::is_noted();
-        if is_told {
-            told::sources(tablet, token, key, slices);
-        }
         let mut sources = Vec::new();
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
@@ -158,9 +155,6 @@ impl<'c> Reader<'c> {
                             source.begin(shape).await?;
                         }
                         if is_older_than_all(table, &sources, &file.open()) {
-                            if is_told {
-                                told::older(&file);
-                            }
                             break;
                         }
                     }
@@ -176,9 +170,6 @@ impl<'c> Reader<'c> {
         }
         if sources.is_empty() {
             return Ok(if announced { consumer.partition_end() } else { Flow::Continue });
-        }
-        if is_told {
-            told::merged(sources.len());
         }
         let (flow, _) = self.walk_sources(sources, shape, announced, token, key, consumer).await?;
         Ok(flow)
@@ -371,6 +362,7 @@ impl<'c> Reader<'c> {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(Flow, Vec<Source>), StorageError> {
         let now = self.command.now;
+        told::merged(sources.len());
         let mut merge = Merge::for_reading(Rc::clone(&self.command.table), sources, now);
         let static_bytes = merge.take_static_row();
         let static_row =
@@ -419,6 +411,15 @@ impl<'c> Reader<'c> {
         };
         Ok((flow, merge.into_sources()))
     }
+}
+
+/// Where the rows of a partition may be, for a trace.
+#[cold]
+pub(super) fn places(tablet: &Tablet, token: Token, key: &[u8]) -> told::Places {
+    let memtables = tablet.memtables();
+    let having = memtables.iter().filter(|memtable| memtable.contents().find(token, key).is_some()).count();
+    let files = tablet.files().iter().map(|file| file.sstable().clone()).collect();
+    told::Places { memtables: (memtables.len(), having), files }
 }
 
 /// The position reached after the row at `clustering` was checked; before the row if it is to be handed over.

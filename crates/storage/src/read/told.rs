@@ -4,84 +4,82 @@
 //! Reads that are not traced pay one check where they go to files.
 
 use model::Token;
-
-use super::{PartitionRange, ReadCommand, Slices};
-use crate::shard::Storage;
-use crate::tablet::{TableFile, Tablet};
+use model::clustering::Slice;
+use sstable::{Component, Sstable};
 
 /// Files of which a trace tells each by name; of more it tells the number.
 const FILES_MAX: usize = 32;
 
-/// Notes where a read that goes to the files has to look. `slices` are left to be read.
+/// Where the rows of a partition may be.
+pub(super) struct Places {
+    /// The number of memtables, and how many of them have the partition.
+    pub(super) memtables: (usize, usize),
+    /// All table files.
+    pub(super) files: Vec<Sstable>,
+}
+
+/// Notes where a read that goes to the files has to look.
+pub(super) fn sources(places: impl FnOnce() -> Places, token: Token, key: &[u8], slices: &[Slice]) {
+    if sstable::is_noted() {
+        list(&places(), token, key, slices);
+    }
+}
+
 #[cold]
-pub(super) fn sources(tablet: &Tablet, token: Token, key: &[u8], slices: &Slices) {
-    memtables(tablet, token, key);
-    let files = tablet.files();
-    for file in files.iter().take(FILES_MAX) {
-        let (sstable, name) = (file.sstable(), name(file));
-        let why = if !sstable.covers(token) {
+fn list(places: &Places, token: Token, key: &[u8], slices: &[Slice]) {
+    memtables(places);
+    for file in places.files.iter().take(FILES_MAX) {
+        let why = if !file.covers(token) {
             "skipped, the key is out of its range"
-        } else if !sstable.may_contain(token, key) {
+        } else if !file.may_contain(token, key) {
             "skipped, its filter says that it lacks the key"
-        } else if !sstable.may_contain_slices(slices) {
+        } else if !file.may_contain_slices(slices) {
             "no rows in the range that is asked for"
         } else {
             "may have the key"
         };
-        sstable::note(|| format!("{name}: {why}"));
+        sstable::note(|| format!("{}: {why}", name(file)));
     }
-    if files.len() > FILES_MAX {
-        sstable::note(|| format!("{} more table files", files.len() - FILES_MAX));
+    if places.files.len() > FILES_MAX {
+        sstable::note(|| format!("{} more table files", places.files.len() - FILES_MAX));
     }
 }
 
 /// Notes that what is older than the rows read so far is not read.
-#[cold]
-pub(super) fn older(file: &TableFile) {
+pub(super) fn older(file: &Sstable) {
     sstable::note(|| format!("{}: skipped, all that it has is older than what was read", name(file)));
 }
 
 /// Notes that the row cache answered, or did not.
-#[cold]
 pub(super) fn cache(found: &'static str) {
     sstable::note(|| format!("Row cache: {found}"));
 }
 
 /// Notes how many sources were merged.
-#[cold]
 pub(super) fn merged(sources: usize) {
     sstable::note(|| format!("Merging {sources} sources"));
 }
 
 /// Notes which memtables have the partition.
-#[cold]
-fn memtables(tablet: &Tablet, token: Token, key: &[u8]) {
-    let memtables = tablet.memtables();
-    let having = memtables.iter().filter(|memtable| memtable.contents().find(token, key).is_some()).count();
-    sstable::note(|| format!("Memtables: {having} of {} have the partition", memtables.len()));
+fn memtables(Places { memtables: (all, having), .. }: &Places) {
+    sstable::note(|| format!("Memtables: {having} of {all} have the partition"));
 }
 
-fn name(file: &TableFile) -> String {
-    file.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+fn name(file: &Sstable) -> String {
+    let path = file.descriptor().path(file.dir(), Component::Data);
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-impl Storage {
-    /// Notes, for a trace, where a read was answered that did not wait. Call in the slice of the read.
-    #[cold]
-    pub fn note_memory(&self, command: &ReadCommand) {
-        let PartitionRange::Key(key) = &command.range else { return };
-        let Ok(store) = self.table_store(command.table.id()) else { return };
-        let Ok(tablet) = self.tablet(&store, key.token) else { return };
-        memtables(&tablet, key.token, &key.key);
-        let files = tablet.files();
-        let may_have = files.iter().filter(|file| file.sstable().may_contain(key.token, &key.key)).count();
-        match (may_have, files.len()) {
-            (0, 0) => {}
-            (0, all) => sstable::note(|| format!("Table files: none of {all} has the key")),
-            (some, _) => {
-                cache("hit");
-                sstable::note(|| format!("Table files: {some} may have the key, none was read"));
-            }
+/// Notes where a read was answered that did not wait, in the slice of that read.
+pub(super) fn from_memory(places: &Places, token: Token, key: &[u8]) {
+    memtables(places);
+    let may_have = places.files.iter().filter(|file| file.may_contain(token, key)).count();
+    match (may_have, places.files.len()) {
+        (0, 0) => {}
+        (0, all) => sstable::note(|| format!("Table files: none of {all} has the key")),
+        (some, _) => {
+            cache("hit");
+            sstable::note(|| format!("Table files: {some} may have the key, none was read"));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
-use query::tracing::SlowTable;
+use query::watch::SlowTable;
 use reactor::Group;
 use serde::Serialize;
 

@@ -54,7 +54,7 @@ pub struct Watch {
     /// From which time on a request is slow for the log or the table; the longest time for never.
     slow_after: Cell<Duration>,
     /// Slow requests, for the log or the table.
-    pub(super) slow: Rc<Counter>,
+    pub(crate) slow: Rc<Counter>,
 }
 
 impl Watch {
