@@ -133,3 +133,27 @@ impl Drop for Writing {
         self.0.recorder.is_writing.set(false);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_find_no_room_are_left_out_and_counted() {
+        reactor::sim::run_one(1, || async {
+            let (recorder, answers) = (Recorder::new(), Rc::new(AnswerRoom::new(32 << 20)));
+            let mut rooms = Vec::new();
+            while let Some(room) = recorder.room(BYTES_MAX / 8, &answers) {
+                rooms.push(room);
+            }
+            assert_eq!((rooms.len(), answers.taken(), recorder.left_out.get()), (8, BYTES_MAX, 1));
+            rooms.pop();
+            assert!(recorder.room(BYTES_MAX / 8, &answers).is_some(), "one was written");
+            rooms.clear();
+            assert_eq!((recorder.bytes.get(), answers.taken()), (0, 0));
+            answers.count(0, 32 << 20);
+            assert!(recorder.room(1, &answers).is_none(), "answers have all of the memory");
+            assert_eq!(recorder.left_out.get(), 2);
+        });
+    }
+}
