@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export PORT=${PORT:-9842} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=../badinput
 failed=0
-for tests in test_admin.py test_partitions.py test_dashboards.py test_earlier.py test_signals.py; do
+for tests in test_admin.py test_partitions.py test_dashboards.py test_earlier.py test_signals.py test_tracing.py; do
   [[ $# -eq 0 || " $* " == *" $tests "* ]] || continue
   python3 "$tests" || failed=1
 done

@@ -98,7 +98,7 @@ class Administration(unittest.TestCase):
             ("/storage_service/repair_async/a?id=4000000", "GET", 400),
             ("/task_manager/list_module_tasks/nothing", "GET", 400),
             ("/task_manager/task_status/1", "GET", 400),
-            ("/storage_service/trace_probability?probability=0.5", "POST", 501),
+            ("/storage_service/trace_probability?probability=1.5", "POST", 400),
             ("/storage_service/snapshots", "POST", 400),
             ("/storage_service/snapshots?tag=..%2Fx", "POST", 400),
             ("/column_family/metrics/live_disk_space_used/a", "GET", 400),

@@ -1,12 +1,14 @@
 """Rows with copies on three nodes, as processes: levels, a node that is killed or stands still, what it missed and gets, conditional writes, counters, TRUNCATE."""
 
 import itertools
+import re
 import signal
 import struct
 import threading
 import time
 import unittest
 import urllib.request
+import uuid
 
 import native
 from test_agreement import FIRST, KEYSPACE, Nodes, until
@@ -223,11 +225,31 @@ class Copies(Nodes):
         # The node is asked again.
         until("a read at ALL", lambda: self.succeeds(nodes[0], "SELECT c FROM p.t WHERE k = 1", ALL))
 
-    def test_an_unlogged_batch_reaches_all_its_partitions(self):
+    def trace(self, node, statement):
+        """Activities of a statement's trace at QUORUM, in the order of time."""
+        with node.connect() as c:
+            body = native.long_text(statement) + native.parameters(c.version, consistency=QUORUM)
+            c.send(native.frame(c.version, native.QUERY, body, flags=2))
+            session = uuid.UUID(bytes=c.read()[2][:16])
+        until("the trace", lambda: ask(node, f"SELECT duration FROM system_traces.sessions WHERE session_id = {session}"))
+        events = ask(node, f"SELECT activity, source_elapsed FROM system_traces.events WHERE session_id = {session}")
+        elapsed = [struct.unpack(">i", event[1])[0] for event in events]
+        self.assertEqual(elapsed, sorted(elapsed))
+        return [event[0].decode() for event in events]
+
+    def test_an_unlogged_batch_reaches_all_its_partitions_and_traces_tell_which_nodes_were_asked(self):
         nodes = self.three("r")
         unlogged = "BEGIN UNLOGGED BATCH INSERT INTO r.t (k, c) VALUES (1, 1); INSERT INTO r.t (k, c) VALUES (2, 1); APPLY BATCH"
         ask(nodes[0], unlogged)
         self.assertEqual(keys(nodes[1], "SELECT k FROM r.t WHERE k > 0 ALLOW FILTERING"), [1, 2])
+        for statement, asked, answered in (
+            ("INSERT INTO r.t (k, c) VALUES (3, 1)", r"Sending the write to node \d", r"Node \d has the write"),
+            ("SELECT c FROM r.t WHERE k = 3", r"Asking node \d for ", r"Node \d answered with \d+ bytes"),
+        ):
+            events = self.trace(nodes[0], statement)
+            places = [next((at for at, event in enumerate(events) if re.fullmatch(wanted + ".*", event)), None)
+                      for wanted in (asked, answered, "Request complete")]
+            self.assertTrue(None not in places and places == sorted(places), events)
 
     def all_here(self, node, table, expected):
         """Whether a node has the rows of these keys by itself: at ONE it asks nobody else."""

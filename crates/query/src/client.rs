@@ -58,6 +58,8 @@ pub struct Response {
     pub tablet_payload: Option<Vec<u8>>,
     /// The keyspace that the connection uses from now on.
     pub set_keyspace: Option<Rc<str>>,
-    /// The trace, if the client requested one.
+    /// Tombstones that the request's reads passed.
+    pub tombstones: u64,
+    /// The trace, if the request is traced.
     pub trace: Option<Trace>,
 }

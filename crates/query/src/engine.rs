@@ -40,6 +40,7 @@ use crate::prepared_cache::PreparedCache;
 use crate::running::Running;
 use crate::statements::Statements;
 use crate::system::ClientRow;
+use crate::watch::Watch;
 use crate::{ClientState, QueryError, Response};
 
 pub use at_once::{AtOnce, Left, OneRow};
@@ -98,6 +99,7 @@ struct EngineInner {
     loads: Loads,
     statements: Statements,
     running: Running,
+    watch: Watch,
     /// The turn to prepare a long text.
     long_texts: Semaphore,
     #[allow(clippy::vec_box, reason = "a scratch is handed out and taken back by its pointer")]
@@ -123,6 +125,7 @@ impl Engine {
         let engine = Self(Rc::new(EngineInner {
             prepared: PreparedCache::new(config.prepared_bytes_max),
             answers: Rc::new(AnswerRoom::new(config.answers_bytes_max)),
+            watch: Watch::new(config.slow_query_log_timeout),
             config,
             storage,
             replicator,
@@ -160,6 +163,15 @@ impl Engine {
     /// Settings.
     pub fn config(&self) -> &EngineConfig {
         &self.0.config
+    }
+
+    /// Names and values of the configuration, with the present value of what changes while the node runs.
+    pub(crate) fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = self.0.config.settings.clone();
+        if let Some((_, level)) = settings.iter_mut().find(|(name, _)| name == "default_log_level") {
+            *level = reactor::log::level_of(None).name().trim_end().to_lowercase();
+        }
+        settings
     }
 
     /// The shard's storage.
@@ -222,6 +234,12 @@ impl Engine {
     /// Requests that run on the shard.
     pub(crate) fn running(&self) -> &Running {
         &self.0.running
+    }
+
+    /// Says which requests are traced, and which ones are slow.
+    #[inline]
+    pub fn watch(&self) -> &Watch {
+        &self.0.watch
     }
 
     /// The shard's last measurement of disk usage.

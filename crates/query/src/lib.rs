@@ -24,6 +24,7 @@ mod running;
 mod statements;
 pub mod system;
 pub mod tracing;
+pub mod watch;
 
 pub use client::{ClientState, Response};
 pub use engine::{AtOnce, BoundValues, ClientLister, Engine, EngineConfig, Left, OneRow, VirtualTables};

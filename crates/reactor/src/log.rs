@@ -1,14 +1,19 @@
 //! Structured log lines: a text and `key=value` pairs, one line each.
 //!
 //! `LEVEL time [shard N] area: text key=value ...` goes to standard error, or under simulation into the
-//! trace. The level applies to the whole process. A line that may repeat quickly is written with the
-//! `_limited` macros: at most one per second, place and shard, with the number of suppressed ones.
+//! trace. The levels apply to the whole process: one for all modules, and others for single modules with
+//! those inside of them (`levels`). A line that may repeat quickly is written with the `_limited` macros: at
+//! most one per second, place and shard, with the number of suppressed ones. Lines are objects of JSON if
+//! [`set_json`] says so (`json`).
+
+mod json;
+mod levels;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::shard;
@@ -40,20 +45,18 @@ impl Level {
     }
 }
 
-static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+pub use levels::{enabled, level_of, set_all, set_level, set_level_of};
+
+/// Whether lines are objects of JSON.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 /// Least time between two lines of one place of the `_limited` kind.
 const LIMITED_EVERY: Duration = Duration::from_secs(1);
 /// Places remembered per shard; beyond it all are forgotten and may log again.
 const LIMITED_PLACES_MAX: usize = 4096;
 
-/// Writes lines of `level` and above from now on.
-pub fn set_level(level: Level) {
-    LEVEL.store(level as u8, Ordering::Relaxed);
-}
-
-/// Whether lines of `level` are written.
-pub fn enabled(level: Level) -> bool {
-    level as u8 <= LEVEL.load(Ordering::Relaxed)
+/// Writes each line as an object of JSON from now on, or as plain text. Under simulation lines stay plain.
+pub fn set_json(is_json: bool) {
+    IS_JSON.store(is_json, Ordering::Relaxed);
 }
 
 struct Limited {
@@ -92,8 +95,12 @@ pub fn allowed(file: &'static str, line: u32) -> Option<u64> {
     .unwrap_or(Some(0))
 }
 
-/// Writes one line; for the macros, which check the level first.
+/// Writes one line, unless the module's own level leaves it out; for the macros, which check first whether
+/// any module writes lines of the level.
 pub fn write(level: Level, module: &str, text: fmt::Arguments<'_>, fields: &[(&str, &dyn fmt::Display)]) {
+    if !levels::enabled_in(module, level) {
+        return;
+    }
     let area = module.rsplit_once("::").map_or(module, |(outer, last)| {
         // `storage::commitlog::segment` is the area `storage::commitlog`; a crate's root module is itself.
         if outer.contains("::") {
@@ -110,7 +117,7 @@ pub fn write(level: Level, module: &str, text: fmt::Arguments<'_>, fields: &[(&s
         let place = Place { wall_us: shard.wall_clock_us(), shard: Some(shard.id) };
         format_line(&mut line, level, &place, area, text, fields);
         if !shard.log_line(&line) {
-            to_stderr(&mut line);
+            to_stderr(&mut line, level, &place, area, text, fields);
         }
         if let Ok(mut kept) = shard.log.line.try_borrow_mut() {
             *kept = line;
@@ -120,7 +127,7 @@ pub fn write(level: Level, module: &str, text: fmt::Arguments<'_>, fields: &[(&s
         let mut line = String::new();
         let place = Place { wall_us: crate::driver::ambient::wall_us(), shard: None };
         format_line(&mut line, level, &place, area, text, fields);
-        to_stderr(&mut line);
+        to_stderr(&mut line, level, &place, area, text, fields);
     }
 }
 
@@ -129,7 +136,19 @@ struct Place {
     shard: Option<usize>,
 }
 
-fn to_stderr(line: &mut String) {
+/// Writes a line that is ready as text.
+fn to_stderr(
+    line: &mut String,
+    level: Level,
+    place: &Place,
+    area: &str,
+    text: fmt::Arguments<'_>,
+    fields: &[(&str, &dyn fmt::Display)],
+) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        line.clear();
+        json::format_line(line, level, place, area, text, fields);
+    }
     line.push('\n');
     // A log that cannot be written has nowhere to complain.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
@@ -270,6 +289,21 @@ macro_rules! warn_limited {
                 $crate::warn!("lines left out before the next one"; count = left_out);
             }
             $crate::warn!($($line)+);
+        }
+    };
+}
+
+/// As `info!`, at most once per second from one place on one shard.
+#[macro_export]
+macro_rules! info_limited {
+    ($($line:tt)+) => {
+        if $crate::log::enabled($crate::log::Level::Info)
+            && let Some(left_out) = $crate::log::allowed(file!(), line!())
+        {
+            if left_out > 0 {
+                $crate::info!("lines left out before the next one"; count = left_out);
+            }
+            $crate::info!($($line)+);
         }
     };
 }

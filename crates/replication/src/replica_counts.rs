@@ -24,7 +24,13 @@ pub struct ReplicaCounts {
     local: u32,
     /// What lives where this node is alone.
     alone: Alive,
+    /// Whether levels count the replicas that there are, if those are fewer than the factors.
+    follows_nodes: bool,
 }
+
+/// The keyspace whose levels count the replicas that there are: a trace is to be read at the level of the
+/// traced request (as cqlsh does), also where the cluster has fewer nodes than the keyspace's factor.
+const FOLLOWS_NODES: &str = "system_traces";
 
 /// How many replicas of a partition are alive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,8 +63,8 @@ impl ReplicaCounts {
             true => placed.all > self.total,
             false => self.each_data_center().zip(&placed.each).any(|((_, factor), placed)| *placed > factor),
         };
-        if is_more || is_changing {
-            Cow::Owned(self.fitted(placed, is_changing))
+        if is_more || is_changing || self.follows_nodes {
+            Cow::Owned(self.fitted(placed, is_changing || self.follows_nodes))
         } else {
             Cow::Borrowed(self)
         }
@@ -106,7 +112,8 @@ impl ReplicaCounts {
     fn simple(factor: u32) -> Self {
         let alive = u32::from(factor > 0);
         let alone = Alive { all: alive, local: alive, each: SmallVec::new() };
-        Self { data_centers: Vec::new(), own: None, total: factor, local: factor, alone }
+        let follows_nodes = false;
+        Self { data_centers: Vec::new(), own: None, total: factor, local: factor, alone, follows_nodes }
     }
 
     fn of_data_centers(data_centers: Vec<(String, u32)>, own: &str) -> Self {
@@ -115,7 +122,8 @@ impl ReplicaCounts {
         let each = (0..data_centers.len()).map(|at| u32::from(own == Some(at))).collect();
         let alive = u32::from(own.is_some());
         let local = own.map_or(0, |own| data_centers[own].1);
-        Self { data_centers, own, total, local, alone: Alive { all: alive, local: alive, each } }
+        let alone = Alive { all: alive, local: alive, each };
+        Self { data_centers, own, total, local, alone, follows_nodes: false }
     }
 
     /// Replicas over all data centers.
@@ -128,6 +136,13 @@ impl ReplicaCounts {
     #[inline]
     pub fn local(&self) -> u32 {
         self.local
+    }
+
+    /// The counts by which levels count where this node is alone and the factors ask for more; `None` if they
+    /// count by the factors.
+    #[cold]
+    pub(crate) fn fitting_alone(&self) -> Option<Self> {
+        self.follows_nodes.then(|| self.fitted(&self.alone, true))
     }
 
     /// What is alive where this node is alone.
@@ -202,10 +217,11 @@ impl KnownReplicaCounts {
         let at = match self.known.iter().position(|(name, _)| name == keyspace) {
             Some(at) => at,
             None => {
-                let counts = match schema.keyspace(keyspace) {
+                let mut counts = match schema.keyspace(keyspace) {
                     Some(keyspace) => ReplicaCounts::new(&keyspace.options.replication, data_center),
                     None => ReplicaCounts::single(),
                 };
+                counts.follows_nodes = keyspace == FOLLOWS_NODES;
                 self.known.push((keyspace.to_owned(), counts));
                 self.known.len() - 1
             }
@@ -277,5 +293,23 @@ mod tests {
                 replica_counts.of(schema, if at & 8 == 0 { "one" } else { "three" }, "datacenter1");
             }
         }
+    }
+
+    #[test]
+    fn levels_count_the_replicas_of_traces_that_there_are() {
+        let mut schema = Schema::default();
+        keyspace(&mut schema, "system_traces", "2", 1);
+        keyspace(&mut schema, "two", "2", 2);
+        let schema = Rc::new(schema);
+        let mut known = KnownReplicaCounts::default();
+        let alive = |all| Alive { all, local: all, each: SmallVec::new() };
+        let counted = |counts: &ReplicaCounts, placed| counts.fitting(&alive(placed), false).total();
+        let traces = known.of(&schema, "system_traces", "datacenter1");
+        assert_eq!([counted(traces, 1), counted(traces, 2)], [1, 2]);
+        let alone = traces.fitting_alone().expect("the counts of one node");
+        assert_eq!((alone.total(), alone.alone().all), (1, 1));
+        let two = known.of(&schema, "two", "datacenter1");
+        assert_eq!([counted(two, 1), counted(two, 2)], [2, 2]);
+        assert!(two.fitting_alone().is_none());
     }
 }

@@ -240,7 +240,7 @@ impl Replicator {
         if self.0.view.is_shared() {
             return Ok(consistency.required(counts));
         }
-        consistency.check_available(counts, counts.alone())
+        check_alone(counts, consistency)
     }
 
     /// As [`Replicator::required`] in the keyspace of `table`, for a node that is alone.
@@ -253,13 +253,22 @@ impl Replicator {
         table: &Table,
         consistency: Consistency,
     ) -> Result<u32, ReplicationError> {
-        self.with_counts(table, |counts| consistency.check_available(counts, counts.alone()))
+        self.with_counts(table, |counts| check_alone(counts, consistency))
     }
 
     /// A shard of this node, as a replica.
     pub(crate) fn own_shard(&self, shard: usize) -> Replica {
         Replica { node: self.own().node, shard: shard as u16 }
     }
+}
+
+/// The number of answers to wait for where this node is alone.
+#[inline]
+fn check_alone(counts: &ReplicaCounts, consistency: Consistency) -> Result<u32, ReplicationError> {
+    consistency.check_available(counts, counts.alone()).or_else(|error| {
+        let fitting = counts.fitting_alone().ok_or(error)?;
+        consistency.check_available(&fitting, fitting.alone())
+    })
 }
 
 /// The replicator of the shard this runs on.

@@ -207,6 +207,7 @@ fn run(options: &ServerOptions, pages: Pages) -> Result<(), Box<dyn std::error::
     let taken = signals::take()?;
     let (config, remarks) = options.configuration()?;
     reactor::log::set_level(config.log_level);
+    reactor::log::set_json(config.admin.log_is_json);
     announcement::tell(&remarks);
     let shares_processors = config.developer_mode || config.overprovisioned;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

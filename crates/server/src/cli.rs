@@ -101,6 +101,9 @@ pub struct ServerOptions {
     /// directory]
     #[arg(long, value_name = "FILE")]
     pub io_properties_file: Option<PathBuf>,
+    /// Form of the lines of the log [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    pub log_format: Option<String>,
     /// Report a task that holds its core for longer than this, in milliseconds, 0 for never [default: 5]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub blocked_reactor_notify_ms: Option<u64>,
@@ -200,6 +203,9 @@ impl ServerOptions {
         }
         if let Some(ms) = self.blocked_reactor_notify_ms {
             config.blocked_reactor_notify = Duration::from_millis(ms);
+        }
+        if let Some(format) = &self.log_format {
+            config.admin.log_is_json = format == "json";
         }
         if let Some(seconds) = self.shutdown_timeout {
             config.shutdown_timeout = Duration::from_secs(seconds);

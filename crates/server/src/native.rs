@@ -18,9 +18,11 @@ mod kinds;
 mod latency;
 mod limits;
 mod listener;
+mod recorder;
 #[cfg(test)]
 mod roads;
 mod session;
+mod slow;
 mod supported;
 mod traced;
 mod writes;
@@ -48,6 +50,7 @@ use latency::Latency;
 use limits::ShardLimits;
 use listener::NodeConnections;
 pub use listener::OpenListener;
+use recorder::Recorder;
 use session::StartupOptions;
 use writes::WriteLine;
 
@@ -94,6 +97,8 @@ pub struct Native {
     pooled_max: usize,
     served: Rc<Counter>,
     latency: Latency,
+    /// Writes traces that no client waits for.
+    recorder: Recorder,
     kinds: Kinds,
     errors: error::Counters,
     open: Rc<Gauge>,
@@ -137,11 +142,13 @@ impl Native {
             pooled_bytes: Cell::new(0),
             pooled_max,
             latency: Latency::new(&served),
+            recorder: Recorder::new(),
             kinds: Kinds::new(),
             served,
             errors: error::Counters::new(),
             open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
         });
+        native.watch_slow_requests();
         native.give_back_after_bursts();
         let listener = Rc::downgrade(&native);
         native.engine.on_schema_change(Rc::new(move |event| {
@@ -161,6 +168,11 @@ impl Native {
             })
         }));
         native
+    }
+
+    /// Measures requests as the limits of slow ones need it. Call after a change of these.
+    pub(crate) fn watch_slow_requests(&self) {
+        self.latency.measure_all(self.engine.watch().is_exact());
     }
 
     /// Returns pooled and unused memory to the system once a burst of large allocations, by whatever task, is

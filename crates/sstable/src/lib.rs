@@ -54,6 +54,6 @@ pub use statistics::{
     SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
 pub use table_file::{Sstable, read_extras, read_header, remove, restore_toc};
-pub use told::{ReadNotes, ToldRead, call_and_note, noting};
+pub use told::{ReadNotes, ToldFact, ToldRead, call_and_note, is_noted, note, noting};
 pub use verify::VerifyDepth;
 pub use version::{Format, Version};

@@ -199,7 +199,12 @@ impl Sstable {
 
     /// Whether the file may have a partition with this key; false is always correct.
     pub fn may_contain(&self, token: Token, key: &[u8]) -> bool {
-        self.inner.first.0 <= token && token <= self.inner.last.0 && self.inner.resident.may_contain(key)
+        self.covers(token) && self.inner.resident.may_contain(key)
+    }
+
+    /// Whether the token lies among those of the file's partitions.
+    pub fn covers(&self, token: Token) -> bool {
+        self.inner.first.0 <= token && token <= self.inner.last.0
     }
 
     /// Whether a read of these slices (disjoint, ascending) may find something in one of its partitions: a

@@ -1,11 +1,11 @@
-//! Reports the disk reads of a traced request.
+//! Reports the disk reads of a traced request, and other facts of its work.
 //!
 //! A traced future notes them while it is polled: reads that it awaits within its own task count; reads of
 //! tasks beside it do not, and those of other shards only if they are called by `call_and_note`. It costs one
-//! check per disk read. `data::chunks` notes every read of data and index; `query` turns them into trace
-//! events.
+//! check per disk read. `data::chunks` notes every read of data and index, `storage::read` where rows were
+//! found, `replication` which nodes were asked; `query` turns them into trace events.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::path::Path;
 use std::pin::pin;
@@ -16,6 +16,8 @@ use reactor::{Group, Instant};
 
 /// Most reads of one request that are noted; a scan may do any number.
 const READS_MAX: usize = 256;
+/// Most other facts of one request that are noted.
+const FACTS_MAX: usize = 256;
 
 /// One read of the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,21 +36,63 @@ pub struct ToldRead {
     pub shard: usize,
 }
 
-/// The reads of one request.
+/// Something that the work for a request met or did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldFact {
+    /// The fact, for people.
+    pub text: String,
+    /// When it was noted.
+    pub at: Instant,
+    /// The shard that noted it.
+    pub shard: usize,
+}
+
+/// The reads and facts of one request.
 #[derive(Debug, Default)]
-pub struct ReadNotes(RefCell<Vec<ToldRead>>);
+pub struct ReadNotes {
+    reads: RefCell<Vec<ToldRead>>,
+    facts: RefCell<Vec<ToldFact>>,
+    /// Reads and facts that found no room.
+    left_out: Cell<usize>,
+}
+
+/// The contents of [`ReadNotes`], as they travel between shards.
+type Notes = (Vec<ToldRead>, Vec<ToldFact>, usize);
 
 impl ReadNotes {
     /// The first reads so far, in the order in which they were done.
     pub fn take(&self) -> Vec<ToldRead> {
-        self.0.take()
+        self.reads.take()
     }
 
-    /// Adds the reads of another shard.
-    fn add(&self, reads: Vec<ToldRead>) {
-        let mut notes = self.0.borrow_mut();
-        let room = READS_MAX.saturating_sub(notes.len());
-        notes.extend(reads.into_iter().take(room));
+    /// The first other facts so far, in the order in which they were noted.
+    pub fn take_facts(&self) -> Vec<ToldFact> {
+        self.facts.take()
+    }
+
+    /// The number of reads and facts that found no room.
+    pub fn left_out(&self) -> usize {
+        self.left_out.get()
+    }
+
+    fn take_all(&self) -> Notes {
+        (self.take(), self.take_facts(), self.left_out.take())
+    }
+
+    /// Adds the notes of another shard.
+    fn add_all(&self, (reads, facts, left_out): Notes) {
+        self.left_out.set(self.left_out.get() + left_out);
+        reads.into_iter().for_each(|read| self.add(&self.reads, READS_MAX, read));
+        facts.into_iter().for_each(|fact| self.add(&self.facts, FACTS_MAX, fact));
+    }
+
+    fn add<T>(&self, notes: &RefCell<Vec<T>>, most: usize, note: T) {
+        let mut notes = notes.borrow_mut();
+        if notes.len() < most {
+            notes.push(note);
+        } else {
+            self.left_out.set(self.left_out.get() + 1);
+        }
     }
 }
 
@@ -83,12 +127,24 @@ pub async fn noting<T>(notes: &Rc<ReadNotes>, future: impl Future<Output = T>) -
     .await
 }
 
+/// Whether the future that is being polled is traced.
+pub fn is_noted() -> bool {
+    noted().is_some()
+}
+
+/// Notes a fact of the work for the future that is being polled, if it is traced.
+pub fn note(fact: impl FnOnce() -> String) {
+    let Some(notes) = noted() else { return };
+    let (text, at, shard) = (fact(), reactor::now(), reactor::shard_id());
+    notes.add(&notes.facts, FACTS_MAX, ToldFact { text, at, shard });
+}
+
 /// The notes of the future that is being polled, if it is traced.
 fn noted() -> Option<Rc<ReadNotes>> {
     reactor::local::<Polled>()?.0.borrow().clone()
 }
 
-/// Calls a shard as [`mesh::call`] does; the shard's disk reads for the call are noted here.
+/// Calls a shard as [`mesh::call`] does; the shard's disk reads and facts of the call are noted here.
 ///
 /// # Errors
 /// Those of [`mesh::call`].
@@ -106,15 +162,15 @@ where
     let is_noted = notes.is_some();
     let call = mesh::call(shard, group, move || async move {
         if !is_noted {
-            return (work().await, Vec::new());
+            return (work().await, Notes::default());
         }
-        let notes = Rc::default();
-        (noting(&notes, work()).await, notes.take())
+        let notes: Rc<ReadNotes> = Rc::default();
+        (noting(&notes, work()).await, notes.take_all())
     });
     async move {
-        let (answer, reads) = call.await?;
+        let (answer, of_shard) = call.await?;
         if let Some(notes) = notes {
-            notes.add(reads);
+            notes.add_all(of_shard);
         }
         Ok(answer)
     }
@@ -128,6 +184,6 @@ pub(crate) fn begun(path: &Path, offset: u64, bytes: u64) -> impl FnOnce(usize) 
     move |size| {
         let Some((notes, file)) = wanted else { return };
         let (size, at, shard) = (size as u64, reactor::now(), reactor::shard_id());
-        notes.add(vec![ToldRead { file, offset, size, bytes, at, shard }]);
+        notes.add(&notes.reads, READS_MAX, ToldRead { file, offset, size, bytes, at, shard });
     }
 }

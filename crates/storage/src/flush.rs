@@ -48,6 +48,14 @@ const AGE_EVERY: Duration = Duration::from_millis(10);
 /// Time for writers to let go of a segment that should be freed.
 const PRESSURE_EVERY: Duration = Duration::from_millis(50);
 
+/// The line of the log for a memtable that became a table file.
+fn log_flushed(tablet: &Tablet, file: &TableFile) {
+    let table = tablet.table();
+    reactor::info_limited!("a memtable was flushed";
+        keyspace = table.keyspace(), table = table.name(), tablet = tablet.id.0,
+        file = file.path().display(), bytes = file.sstable().bytes_on_disk(), partitions = file.partitions());
+}
+
 impl Storage {
     /// Flushes a table's memtables on this shard; returns when their contents are in durable table files.
     ///
@@ -198,6 +206,7 @@ impl Storage {
                         let listed = self.list_file(tablet, file).await;
                         listed.inspect_err(|error| self.note_write_error(error, false))?;
                         self.0.compactions.note_flush(file.sstable().bytes_on_disk());
+                        log_flushed(tablet, file);
                     }
                     tablet.add_flushed(file.clone());
                     spool.complete();

@@ -71,4 +71,4 @@ pub use report::{SizeEstimate, TableReport};
 pub use sampling::{SAMPLING_CAPACITY_MAX, SampledLoad, SampledPartition, TopPartitions};
 pub use shard::{Storage, StorageStats, TableStats};
 pub use snapshot::{Describer, SnapshotInfo, SnapshotRequest, SnapshotsOf, is_tag};
-pub use sstable::{ReadNotes, ToldRead, call_and_note, noting};
+pub use sstable::{ReadNotes, ToldFact, ToldRead, call_and_note, is_noted, note, noting};

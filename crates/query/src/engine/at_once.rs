@@ -30,7 +30,7 @@ use crate::{ClientState, QueryError, Response};
 /// may answer it without a task.
 #[derive(Debug)]
 pub struct OneRow {
-    statement: Rc<CachedStatement>,
+    pub(crate) statement: Rc<CachedStatement>,
     /// Whether the statement writes the row.
     pub writes: bool,
 }

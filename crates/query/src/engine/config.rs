@@ -53,6 +53,8 @@ pub struct EngineConfig {
     pub markers: MarkerOptions,
     /// Limits that operators set, with warnings and refusals.
     pub guardrails: Guardrails,
+    /// `slow_query_log_timeout`: requests that take longer get a line in the log; `None` for none.
+    pub slow_query_log_timeout: Option<Duration>,
     /// Whether statements about one row may take the quick road (`engine::at_once`), which answers as the
     /// plain one does. Tests turn it off to compare the two.
     pub quick_road: bool,
@@ -87,6 +89,7 @@ impl EngineConfig {
             user_function_times: CallTimes::default(),
             markers: MarkerOptions::default(),
             guardrails: Guardrails::default(),
+            slow_query_log_timeout: Some(Duration::from_millis(500)),
             quick_road: true,
             hints: None,
             settings: Vec::new(),

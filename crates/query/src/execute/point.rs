@@ -86,6 +86,9 @@ pub fn execute(
     let left = match read {
         FromMemory::Done if !other => {
             engine.replicator().note_read(&plan.table, &key.key);
+            if out.trace.is_some() {
+                engine.storage().note_memory(command);
+            }
             body.finish(&mut out.body, count, None);
             routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             return Ok(Point::Done(count));

@@ -139,7 +139,9 @@ pub async fn execute(
             let read_so_far = match left {
                 Left::Elsewhere(Some(unread)) => FromMemory::Partial(unread),
                 Left::Elsewhere(None) => FromMemory::NotBegun,
-                Left::Untried | Left::InMemory => reader.read_from_memory(read, &mut rows)?,
+                Left::Untried | Left::InMemory => {
+                    told(engine, out.trace.is_some(), read, reader.read_from_memory(read, &mut rows)?)
+                }
             };
             match read_so_far {
                 FromMemory::Done => {}
@@ -168,12 +170,18 @@ pub async fn execute(
         rows.paging_state(group.as_deref()).append(&mut next);
     }
     out.warnings.append(&mut rows.warnings);
-    if let Some(trace) = &mut out.trace {
-        trace.tombstones += rows.tombstones.told;
-    }
+    out.tombstones += rows.tombstones.told;
     drop(rows);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())
+}
+
+/// Notes, for a trace, where a read found everything in memory.
+fn told(engine: &Engine, is_traced: bool, read: &ReadCommand, found: FromMemory) -> FromMemory {
+    if is_traced && matches!(found, FromMemory::Done) {
+        engine.storage().note_memory(read);
+    }
+    found
 }
 
 /// Refuses pages of a result that is ordered as a whole, unless it is known to be empty without reading.

@@ -11,7 +11,7 @@ use super::rows::Rows;
 use crate::Engine;
 
 /// Figures of the whole node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Runtime {
     /// Bytes of table files.
     pub(crate) load_bytes: u64,
@@ -27,6 +27,8 @@ pub(crate) struct Runtime {
     cache_misses: u64,
     index_page_bytes: u64,
     resident_bytes: u64,
+    /// The share of requests that is traced by chance: the same on every shard.
+    trace_probability: f64,
 }
 
 impl Runtime {
@@ -48,6 +50,7 @@ impl Runtime {
             cache_misses: counted(&samples, "scylla_cache_row_misses"),
             index_page_bytes: stats.index_page_bytes as u64,
             resident_bytes: stats.resident_bytes as u64,
+            trace_probability: engine.watch().probability(),
         }
     }
 
@@ -66,6 +69,7 @@ impl Runtime {
         self.cache_misses += other.cache_misses;
         self.index_page_bytes += other.index_page_bytes;
         self.resident_bytes += other.resident_bytes;
+        self.trace_probability = other.trace_probability;
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -131,8 +135,7 @@ pub(super) fn fill(rows: &mut Rows<'_>, node: &NodeFacts, of: &Runtime) {
         ),
         // A client reads this over the native transport, so that is active.
         ("native_transport", vec![("active", "true".to_owned())]),
-        // Requests are traced only if the client asks for it, never at random.
-        ("trace_probability", vec![("trace_probability", "0".to_owned())]),
+        ("trace_probability", vec![("trace_probability", of.trace_probability.to_string())]),
     ];
     for (group, items) in groups {
         for (item, value) in items {

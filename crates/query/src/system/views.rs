@@ -110,7 +110,7 @@ impl Views {
             View::Empty => Self::Nothing,
             View::Facts(fill) => Self::rows(fill),
             View::Settings => {
-                let settings = engine.config().settings.clone();
+                let settings = engine.settings();
                 Self::rows(move |rows, facts| node::settings(rows, facts, &settings))
             }
             View::Clients => {
@@ -197,7 +197,7 @@ impl Views {
         Ok(match table {
             "clients" => Self::ClientsOfShards(clients(engine).await?),
             "tablets" => Self::Tablets(engine.replicator().clone()),
-            "config" => Self::Settings(engine.config().settings.clone()),
+            "config" => Self::Settings(engine.settings()),
             "snapshots" => Self::Snapshots(engine.storage().snapshots(&SnapshotsOf::default()).await?),
             "runtime_info" => {
                 let shards = each_shard(engine, Runtime::of_shard).await?;

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::support::{client, node, prepare, rows, run};
-use query::tracing::Trace;
+use query::tracing::{SlowRequest, Trace};
 use query::{Engine, Response};
 use reactor::{Group, mesh};
-use storage::{ReadNotes, ToldRead, noting};
+use storage::{ReadNotes, ToldFact, ToldRead, noting};
 use wire::consistency::Consistency;
-use wire::request::QueryParameters;
+use wire::request::{QueryParameters, Request};
 use wire::values::Values;
 use wire::version::ProtocolVersion;
 
@@ -18,7 +19,7 @@ async fn tombstones_met(engine: &Engine, statement: &str) -> u64 {
     let client = client();
     let parameters = QueryParameters::at(Consistency::One, client.version);
     engine.query(&client, statement, &parameters, &mut out).await.unwrap();
-    out.trace.unwrap().tombstones
+    out.tombstones
 }
 
 async fn count(engine: Engine) {
@@ -51,7 +52,7 @@ async fn parameters(engine: Engine) {
     trace.prepared(&engine, &insert.id, &Values::decode(&bytes, ProtocolVersion::V5).unwrap());
     // Values that do not fit are not noted, and neither is an unknown id.
     trace.prepared(&engine, &[0; 16], &Values::empty(ProtocolVersion::V5));
-    let id = uuid::Uuid::from_bytes(trace.id());
+    let id = uuid::Uuid::from_bytes(trace.id().unwrap());
     trace.finish(&engine, &client()).await.unwrap();
     let query = format!("SELECT parameters FROM system_traces.sessions WHERE session_id = {id}");
     assert_eq!(
@@ -117,7 +118,7 @@ async fn disk_reads(engine: Engine) {
     let mut trace = Trace::begin(&engine, "Execute CQL3 query");
     let ToldRead { file, offset, size, bytes, shard, .. } = told[0].clone();
     trace.reads(told);
-    let id = uuid::Uuid::from_bytes(trace.id());
+    let id = uuid::Uuid::from_bytes(trace.id().unwrap());
     trace.finish(&engine, &client()).await.unwrap();
     let query = format!("SELECT activity, thread FROM system_traces.events WHERE session_id = {id}");
     let text = format!(
@@ -164,4 +165,152 @@ async fn reads_of_writes(engine: Engine) {
 #[test]
 fn a_trace_tells_what_conditions_counters_and_totals_of_a_table_read() {
     node(tempfile::tempdir().unwrap().path(), 2, reads_of_writes);
+}
+
+/// Facts of a statement's work, as a trace has them.
+async fn facts_of(engine: &Engine, statement: &str) -> Vec<String> {
+    let notes = Rc::<ReadNotes>::default();
+    noting(&notes, async {
+        let mut out =
+            Response { trace: Some(Trace::begin(engine, "Execute CQL3 query")), ..Response::default() };
+        let client = client();
+        let parameters = QueryParameters::at(Consistency::One, client.version);
+        engine.query(&client, statement, &parameters, &mut out).await.unwrap();
+    })
+    .await;
+    let facts = notes.take_facts();
+    assert!(facts.is_sorted_by_key(|fact: &ToldFact| fact.at), "in the order of time: {facts:?}");
+    facts.into_iter().map(|fact| fact.text).collect()
+}
+
+/// Fails unless the facts are so many, and each contains the text that belongs to it.
+fn check_facts(facts: &[String], expected: &[&str]) {
+    let fits = facts.len() == expected.len()
+        && facts.iter().zip(expected).all(|(fact, expected)| fact.contains(expected));
+    assert!(fits, "{facts:#?} instead of {expected:#?}");
+}
+
+/// Flushes the table `ks.t` on the only shard, and forgets what the row cache has.
+async fn flush_all(engine: &Engine) {
+    let table = engine.storage().schema().table("ks", "t").unwrap().id();
+    engine.storage().flush(table).await.unwrap();
+    engine.storage().evict_cache();
+}
+
+async fn places(engine: Engine) {
+    const MANUAL: &str = "compaction = {'class': 'SizeTieredCompactionStrategy', 'enabled': false}";
+    run(&engine, &format!("CREATE TABLE t (k int PRIMARY KEY, v text) WITH {MANUAL}")).await;
+    run(&engine, "INSERT INTO t (k, v) VALUES (1, 'old') USING TIMESTAMP 10").await;
+    let read = "SELECT v FROM t WHERE k = 1";
+    check_facts(&facts_of(&engine, read).await, &["Memtables: 1 of 1 have"]);
+    flush_all(&engine).await;
+    check_facts(
+        &facts_of(&engine, read).await,
+        &["Memtables: 0 of 1 have", "may have the key", "Row cache: miss", "Merging 1 sources"],
+    );
+    check_facts(
+        &facts_of(&engine, read).await,
+        &["Memtables: 0 of 1 have", "Row cache: hit", "Table files: 1 may have the key, none was read"],
+    );
+    run(&engine, "INSERT INTO t (k, v) VALUES (1, 'new') USING TIMESTAMP 20").await;
+    flush_all(&engine).await;
+    check_facts(
+        &facts_of(&engine, read).await,
+        &[
+            "Memtables: 0 of 1 have",
+            "may have the key",
+            "may have the key",
+            "Row cache: miss",
+            "skipped, all that it has is older than what was read",
+            "Merging 1 sources",
+        ],
+    );
+    let absent = facts_of(&engine, "SELECT v FROM t WHERE k = 2").await;
+    assert!(absent.iter().all(|fact| !fact.contains("may have the key")), "{absent:?}");
+    assert_eq!(absent.iter().filter(|fact| fact.contains("skipped, ")).count(), 2, "{absent:?}");
+    let bypassing = facts_of(&engine, "SELECT v FROM t WHERE k = 1 BYPASS CACHE").await;
+    assert!(bypassing.iter().any(|fact| fact.contains("older than what was read")), "{bypassing:?}");
+    assert!(!bypassing.iter().any(|fact| fact.contains("Row cache")), "{bypassing:?}");
+}
+
+#[test]
+fn a_trace_tells_where_a_row_was_found_and_which_files_were_skipped() {
+    node(tempfile::tempdir().unwrap().path(), 1, places);
+}
+
+async fn elsewhere(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v text)").await;
+    flush_and_evict(&engine, "t").await;
+    for key in 0..20 {
+        run(&engine, &format!("INSERT INTO t (k, v) VALUES ({key}, 'text')")).await;
+    }
+    flush_and_evict(&engine, "t").await;
+    let mut shards = BTreeSet::new();
+    for key in 0..20 {
+        let notes = Rc::<ReadNotes>::default();
+        noting(&notes, run(&engine, &format!("SELECT v FROM t WHERE k = {key}"))).await;
+        let facts = notes.take_facts();
+        assert!(facts.iter().any(|fact| fact.text.contains("may have the key")), "{facts:?}");
+        assert!(facts.iter().any(|fact| fact.text.contains("Row cache: miss")), "{facts:?}");
+        shards.extend(facts.into_iter().map(|fact| fact.shard));
+    }
+    assert_eq!(shards, BTreeSet::from([0, 1]));
+}
+
+#[test]
+fn a_trace_tells_what_other_shards_found() {
+    node(tempfile::tempdir().unwrap().path(), 2, elsewhere);
+}
+
+async fn bound(engine: Engine) {
+    let mut trace = Trace::begin(&engine, "Execute CQL3 query");
+    for number in 0..600 {
+        trace.event(format!("event {number}"));
+    }
+    trace.last_event("Request complete");
+    let id = uuid::Uuid::from_bytes(trace.id().unwrap());
+    trace.finish(&engine, &client()).await.unwrap();
+    let query = format!("SELECT activity FROM system_traces.events WHERE session_id = {id}");
+    let events = rows(&engine, &query).await;
+    assert_eq!((events.len(), events[0].as_str()), (514, "'event 0'"));
+    assert_eq!(events[511..], ["'event 511'", "'Request complete'", "'88 events left out'"]);
+}
+
+#[test]
+fn a_trace_tells_how_many_events_found_no_room() {
+    node(tempfile::tempdir().unwrap().path(), 1, bound);
+}
+
+async fn slow(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v text)").await;
+    let client = client();
+    let parameters = QueryParameters::at(Consistency::Quorum, client.version);
+    let text = "INSERT INTO ks.t (k, v) VALUES (1, 'it is slow')";
+    let request = Request::Query { query: text, parameters };
+    let slow = SlowRequest::of(&engine, &client, &request);
+    assert_eq!((slow.text.as_str(), &slow.tables[..]), (text, &["ks.t".to_owned()][..]));
+    let mut trace = Trace::begin(&engine, "Execute CQL3 query").unasked();
+    assert_eq!(trace.id(), None, "its client did not ask");
+    trace.parameter("query", text);
+    let took = Duration::from_micros(1234);
+    let record = trace.lasted(took).end(&engine, &client).of_slow(&slow, took, 100);
+    assert!(record.bytes() > text.len());
+    record.write(&engine).await.unwrap();
+    let query = "SELECT duration, shard, table_names, username, ttl(duration), session_id \
+                 FROM system_traces.node_slow_log";
+    let found = rows(&engine, query).await;
+    let [found] = &found[..] else { panic!("{found:?}") };
+    let (facts, session) = found.rsplit_once(" | ").unwrap();
+    assert_eq!(facts, format!("1234 | 0 | {{'ks.t'}} | '{}' | 100", client.user));
+    for table in ["node_slow_log_time_idx", "sessions_time_idx"] {
+        let found = rows(&engine, &format!("SELECT session_id FROM system_traces.{table}")).await;
+        assert_eq!(found, [session], "{table}");
+    }
+    let duration = format!("SELECT duration FROM system_traces.sessions WHERE session_id = {session}");
+    assert_eq!(rows(&engine, &duration).await, ["1234"]);
+}
+
+#[test]
+fn a_slow_request_is_found_by_its_time_and_by_its_session() {
+    node(tempfile::tempdir().unwrap().path(), 1, slow);
 }

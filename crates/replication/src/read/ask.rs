@@ -121,12 +121,20 @@ impl Question<'_> {
         let group = if is_scan { WorkGroup::Scan } else { WorkGroup::Statement };
         let call = PeerCall { to: planned.replica, verb, group, deadline, body };
         let answer = self.replicator.peers().call(call);
+        let node = planned.replica.node;
+        storage::note(|| {
+            format!("Asking node {node} for {}", if verb == Verb::Digest { "a digest" } else { "rows" })
+        });
         let (command, speeds) = (self.command.clone(), Rc::clone(self.replicator.speeds()));
         // Pages of ranges take as long as there is to read: they tell nothing of the node.
         let is_timed = self.kind() == Kind::Partition;
         Box::pin(async move {
             let timed = is_timed.then(|| speeds.begin(planned.replica.node));
             let answer = answer.await;
+            storage::note(|| match &answer {
+                Ok(bytes) => format!("Node {node} answered with {} bytes", bytes.len()),
+                Err(error) => format!("Node {node} failed: {error}"),
+            });
             if let Some(timed) = timed {
                 timed.end(answer.as_ref().map(drop).map_err(|error| error.kind));
             }

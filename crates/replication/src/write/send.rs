@@ -103,7 +103,16 @@ pub(crate) fn to_node(
         Err(error) => return Box::pin(async move { Err(error.into()) }),
     }
     let answer = replicator.peers().call(PeerCall { to: replica.replica, verb, group, deadline, body });
-    Box::pin(async move { answer.await.map(|_| ()).map_err(ReplicaFailure::of_peer) })
+    let node = replica.replica.node;
+    storage::note(|| format!("Sending the write to node {node}"));
+    Box::pin(async move {
+        let answer = answer.await;
+        storage::note(|| match &answer {
+            Ok(_) => format!("Node {node} has the write"),
+            Err(error) => format!("Node {node} failed: {error}"),
+        });
+        answer.map(|_| ()).map_err(ReplicaFailure::of_peer)
+    })
 }
 
 /// Counts a write that came from another shard or node. Counters are not limited.

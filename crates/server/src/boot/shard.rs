@@ -240,6 +240,7 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         write_timeout: config.write_timeout,
         cas_contention_timeout: config.cas_contention_timeout,
         truncate_timeout: config.truncate_timeout,
+        slow_query_log_timeout: config.admin.slow_query_log_timeout,
         user_functions: config.user_functions,
         user_function_times: config.user_function_times,
         markers: config.markers,

@@ -1,6 +1,7 @@
 //! The keys of administration: its ports, snapshots, and reactions to full or failing disks.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use storage::FailurePolicy;
 
@@ -44,6 +45,10 @@ pub struct AdminConfig {
     pub allowed_hosts: Vec<String>,
     /// `auto_snapshot`: whether tables are snapshotted before they are truncated or dropped.
     pub auto_snapshot: bool,
+    /// `slow_query_log_timeout`: requests that take longer get a line in the log; `None` for none.
+    pub slow_query_log_timeout: Option<Duration>,
+    /// `log_format`: whether lines of the log are objects of JSON.
+    pub log_is_json: bool,
     /// `critical_disk_utilization_level`: the share of the disk in use above which writes are refused; `None`
     /// for [`CRITICAL_DISK_UTILIZATION`], or in developer mode for no limit.
     pub critical_disk_utilization: Option<f64>,
@@ -64,6 +69,8 @@ impl Default for AdminConfig {
             prometheus_port: Port::Default(9180),
             allowed_hosts: Vec::new(),
             auto_snapshot: true,
+            slow_query_log_timeout: Some(Duration::from_millis(500)),
+            log_is_json: false,
             takeover_keeps_files: true,
             critical_disk_utilization: None,
             disk_failure_policy: FailurePolicy::Ignore,

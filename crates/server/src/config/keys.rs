@@ -146,6 +146,11 @@ const SETTERS: &[(&str, Setter)] = &[
         choice(v, &[("auto", Driver::Auto), ("uring", Driver::Uring), ("poll", Driver::Poll)])
             .map(|v| c.driver = v)
     }),
+    ("slow_query_log_timeout", |c, v| period(v).map(|v| c.admin.slow_query_log_timeout = unless_zero(v))),
+    ("slow_query_log_timeout_in_ms", |c, v| {
+        count(v, 0, 1 << 40).map(|ms| c.admin.slow_query_log_timeout = unless_zero(Duration::from_millis(ms)))
+    }),
+    ("log_format", |c, v| choice(v, &[("text", false), ("json", true)]).map(|v| c.admin.log_is_json = v)),
     ("default_log_level", |c, v| {
         let levels =
             [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
@@ -253,6 +258,11 @@ fn period(value: &Value) -> Result<Duration, String> {
         _ => None,
     }
     .ok_or_else(|| format!("expected a duration such as 10m or 0s, found {value}"))
+}
+
+/// A limit for which zero means that there is none.
+fn unless_zero(duration: Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(duration)
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {

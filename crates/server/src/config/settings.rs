@@ -58,6 +58,8 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("cql_in_bind_variable_name_uses_uppercase_operator", config.markers.uppercase_in.to_string());
     add("alternator_ttl_period_in_seconds", config.row_expiry_period.as_secs().to_string());
     add("api_allowed_hosts", format!("[{}]", config.admin.allowed_hosts.join(", ")));
+    add("default_log_level", config.log_level.name().trim_end().to_lowercase());
+    add("log_format", if config.admin.log_is_json { "json" } else { "text" }.to_owned());
     add("auto_snapshot", config.admin.auto_snapshot.to_string());
     for (name, time) in [
         ("commitlog_sync_period", config.commitlog_sync_period),
@@ -68,6 +70,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
         ("cas_contention_timeout", config.cas_contention_timeout),
         ("truncate_request_timeout", config.truncate_timeout),
         ("request_timeout", config.request_timeout),
+        ("slow_query_log_timeout", config.admin.slow_query_log_timeout.unwrap_or_default()),
     ] {
         add(name, milliseconds(time));
     }

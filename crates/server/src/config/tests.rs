@@ -455,3 +455,18 @@ fn what_is_not_a_map_is_refused_with_its_place() {
     assert!(parse("- a\n").unwrap_err().starts_with("c.yaml:1:"));
     assert!(parse("a: [1\nb: 2").unwrap_err().starts_with("c.yaml:"));
 }
+
+#[test]
+fn slow_requests_have_a_limit_or_none_and_lines_a_format() {
+    let limit = |text: &str| parse(text).map(|(config, _)| config.admin.slow_query_log_timeout);
+    let millis = |ms| Ok(Some(Duration::from_millis(ms)));
+    assert_eq!(limit(""), millis(500));
+    assert_eq!(limit("slow_query_log_timeout: 20ms\n"), millis(20));
+    assert_eq!(limit("slow_query_log_timeout: 0ms\n"), Ok(None));
+    assert_eq!(limit("slow_query_log_timeout_in_ms: 250\n"), millis(250));
+    assert_eq!(limit("slow_query_log_timeout_in_ms: 0\n"), Ok(None));
+    assert!(limit("slow_query_log_timeout: soon\n").is_err());
+    assert!(!parse("log_format: text\n").unwrap().0.admin.log_is_json);
+    assert!(parse("log_format: json\n").unwrap().0.admin.log_is_json);
+    assert!(parse("log_format: xml\n").is_err());
+}

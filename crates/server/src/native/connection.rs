@@ -403,19 +403,20 @@ impl Connection {
         let heavy = dispatch::is_heavy(&header);
         let working = Working::begin(&self.session, heavy);
         let began = self.session.native.latency.begin();
+        let since = began.unwrap_or_else(reactor::coarse_now);
         if heavy {
             let deadline = Deadline::after(self.session.native.config.request_timeout);
             reactor::spawn_now(Group::STATEMENT, move || async move {
-                dispatch::answer_heavy(working.session(), header, body, deadline).await;
-                working.session().native.latency.end(began);
+                dispatch::answer_heavy(working.session(), (header, body, since), deadline).await;
+                let _ = working.session().native.latency.end(began);
                 working.session().keep_room(held.take_room());
                 drop((held, working));
             });
             return;
         }
         reactor::spawn_now(Group::STATEMENT, move || async move {
-            reactor::in_place!(dispatch::answer(working.session(), header, body, left));
-            working.session().native.latency.end(began);
+            reactor::in_place!(dispatch::answer(working.session(), (header, body, since), left));
+            let _ = working.session().native.latency.end(began);
             working.session().keep_room(held.take_room());
             drop((held, working));
         });

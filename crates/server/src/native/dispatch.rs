@@ -4,9 +4,11 @@ mod handshake;
 
 use std::rc::Rc;
 
-use query::{AtOnce, BoundValues, ClientState, Left, OneRow, QueryError, Response};
+use query::tracing::Trace;
+use query::{AtOnce, BoundValues, ClientState, Left, OneRow, QueryError, Response, Timed, Writing};
 use reactor::{Deadline, Group, Instant};
 use storage::ReadNotes;
+use wire::consistency::Consistency;
 use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
 use wire::frame::{Flags, FrameHeader, Opcode};
@@ -20,7 +22,7 @@ use super::framing::LONG_ANSWER_BYTES;
 use super::limits::Held;
 use super::session::{Session, Working};
 use super::writes::PendingWrite;
-use super::{error, supported, traced};
+use super::{error, slow, supported, traced};
 
 pub(super) use handshake::answer_in_turn;
 
@@ -40,14 +42,18 @@ pub(super) fn is_heavy(header: &FrameHeader) -> bool {
 
 /// As [`answer`], for requests that [`is_heavy`] accepts: they run after those that it does not, and get an
 /// error if `deadline` passed meanwhile.
-pub(super) async fn answer_heavy(session: &Session, header: FrameHeader, body: Vec<u8>, deadline: Deadline) {
+pub(super) async fn answer_heavy(
+    session: &Session,
+    (header, body, began): (FrameHeader, Vec<u8>, Instant),
+    deadline: Deadline,
+) {
     reactor::move_to(Group::UNPREPARED).await;
     if deadline.instant() <= reactor::coarse_now() {
         session.native.limits.count_shed();
         overloaded(session, header, TOO_LATE);
         return;
     }
-    answer(session, header, body, Left::Untried).await;
+    answer(session, (header, body, began), Left::Untried).await;
 }
 
 /// Cassandra's error text for a request that waited longer than its client.
@@ -72,6 +78,10 @@ pub(super) fn answer_at_once(
         return Err(Left::Untried);
     }
     let engine = &session.native.engine;
+    let counts_down = engine.watch().looks_at_each();
+    if counts_down && engine.watch().takes_next() {
+        return Err(Left::Untried);
+    }
     let Some(row) = wire::request::execute_id(body).and_then(|id| engine.one_row(id)) else {
         return Err(Left::Untried);
     };
@@ -87,7 +97,11 @@ pub(super) fn answer_at_once(
     }
     let request = (parameters, &values[..]);
     if row.writes {
-        return begin_write(session, header, (&row, began), request, admit);
+        let begun = begin_write(session, header, (row, began), request, admit);
+        if counts_down && begun.is_ok() {
+            session.native.engine.watch().passed();
+        }
+        return begun;
     }
     let mut response = Response { body: session.native.take_buffer(), ..Response::default() };
     let client = session.client.borrow();
@@ -106,7 +120,15 @@ pub(super) fn answer_at_once(
         session.requests.set(session.requests.get() + 1);
         session.native.count(result);
         write_result(session, header, result, &response);
-        latency.end(began);
+        if counts_down {
+            session.native.engine.watch().passed();
+        }
+        if let Some(took) = latency.end(began)
+            && engine.watch().is_slow(took)
+        {
+            let of_row = (&row, parameters.consistency);
+            slow::note_row(&session.native, &session.client.borrow(), of_row, took, result);
+        }
     } else {
         latency.not_begun(began);
     }
@@ -119,7 +141,7 @@ pub(super) fn answer_at_once(
 fn begin_write(
     session: &Rc<Session>,
     header: &FrameHeader,
-    (row, began): (&OneRow, Option<Instant>),
+    (row, began): (OneRow, Option<Instant>),
     request: (&QueryParameters<'_>, &[ValueRef<'_>]),
     admit: impl FnOnce() -> Option<Option<Held>>,
 ) -> Result<(), Left> {
@@ -128,15 +150,13 @@ fn begin_write(
         return Err(Left::Untried);
     };
     let client = session.client.borrow();
-    let timed = session.native.engine.time(row);
-    let begun = session.native.engine.begin_write(&client, row, request);
+    let timed = session.native.engine.time(&row);
+    let begun = session.native.engine.begin_write(&client, &row, request);
     drop(client);
     let ended = match begun {
         Ok(AtOnce::Writing(writing)) => {
             session.requests.set(session.requests.get() + 1);
-            let working = Working::begin(session, false);
-            let begun = PendingWrite { working, header: *header, writing, timed, began, held };
-            session.native.writes.join(begun);
+            join_line(session, header, (row, request.0.consistency), (writing, timed, began), held);
             return Ok(());
         }
         Ok(AtOnce::Left(left)) => {
@@ -148,26 +168,45 @@ fn begin_write(
         Err(error) => Err(error),
     };
     session.requests.set(session.requests.get() + 1);
-    end_write(session, header, ended);
-    session.native.latency.end(began);
+    end_write(session, header, &ended);
+    let _ = session.native.latency.end(began);
     Ok(())
+}
+
+/// Appends a write to the line of those that wait for the commit log.
+#[inline]
+fn join_line(
+    session: &Rc<Session>,
+    header: &FrameHeader,
+    (row, consistency): (OneRow, Consistency),
+    (writing, timed, began): (Writing, Timed, Option<Instant>),
+    held: Option<Held>,
+) {
+    let since = began.unwrap_or_else(reactor::coarse_now);
+    let (working, header) = (Working::begin(session, false), *header);
+    let begun = PendingWrite { working, header, writing, row, consistency, timed, began, since, held };
+    session.native.writes.join(begun);
 }
 
 /// Answers a write that [`answer_at_once`] began.
 #[inline]
-pub(super) fn end_write(session: &Session, header: &FrameHeader, ended: Result<(), QueryError>) {
-    session.native.count(&ended);
+pub(super) fn end_write(session: &Session, header: &FrameHeader, ended: &Result<(), QueryError>) {
+    session.native.count(ended);
     match ended {
         Ok(()) => session.write_void(header),
-        Err(error) => write_failure(session, header, error),
+        Err(error) => write_failure(session, header, (ended, error)),
     }
 }
 
 #[cold]
-fn write_failure(session: &Session, header: &FrameHeader, error: QueryError) {
+fn write_failure(
+    session: &Session,
+    header: &FrameHeader,
+    (ended, error): (&Result<(), QueryError>, &QueryError),
+) {
     let mut response = Response::default();
-    warn_of_refusal(&error, &mut response);
-    write_result(session, header, &Err(error), &response);
+    warn_of_refusal(error, &mut response);
+    write_result(session, header, ended, &response);
 }
 
 /// A guardrail's refusal is a warning too.
@@ -180,11 +219,15 @@ fn warn_of_refusal(error: &QueryError, response: &mut Response) {
 
 /// Answers a request that runs concurrently with others. `left` says how far [`answer_at_once`] came with it
 /// in this slice of the core.
-pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>, left: Left) {
+pub(super) async fn answer(
+    session: &Session,
+    (header, body, began): (FrameHeader, Vec<u8>, Instant),
+    left: Left,
+) {
     let native = &session.native;
     match decompressed(session, &header, body) {
         Ok(body) => {
-            if let Err(error) = reactor::in_place!(execute(session, &header, &body, left)) {
+            if let Err(error) = reactor::in_place!(execute(session, (&header, began), &body, left)) {
                 protocol_error(session, header.stream, &error);
             }
             native.give_buffer(body);
@@ -208,7 +251,7 @@ fn decompressed(session: &Session, header: &FrameHeader, body: Vec<u8>) -> Resul
 
 async fn execute(
     session: &Session,
-    header: &FrameHeader,
+    (header, began): (&FrameHeader, Instant),
     body: &[u8],
     left: Left,
 ) -> Result<(), ProtocolError> {
@@ -221,9 +264,8 @@ async fn execute(
         return Ok(());
     }
     let mut response = Response { body: native.take_buffer(), ..Response::default() };
-    if envelope.tracing {
-        response.trace = traced::begin(&native.engine, &envelope.request);
-    }
+    let is_chosen = native.engine.watch().chosen();
+    response.trace = traced::begin_if(&native.engine, &envelope, is_chosen);
     let reads = response.trace.as_ref().map(|_| Rc::<ReadNotes>::default());
     let _running = native.engine.runs(&envelope.request);
     // The statement has its own reference: USE on this connection must not change a running statement.
@@ -261,8 +303,10 @@ async fn execute(
         }
     };
     if let (Some(trace), Some(reads)) = (&mut response.trace, reads) {
-        trace.reads(reads.take());
+        trace.notes(&reads);
     }
+    let slow =
+        slow::found(native, &client, (header, &extensions), (&envelope.request, began), (&result, &response));
     native.count_kind(header.opcode, &result);
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);
@@ -270,20 +314,18 @@ async fn execute(
     if let Err(error) = &result {
         warn_of_refusal(error, &mut response);
     }
+    if let (Some(trace), Ok(())) = (&mut response.trace, &result) {
+        traced::answered(trace, response.tombstones, header, &response.body, &extensions);
+    }
     if response.body.len() >= LONG_ANSWER_BYTES && result.is_ok() {
         write_long_result(session, header, &mut response);
     } else {
         write_result(session, header, &result, &response);
     }
-    if let (Some(trace), Ok(())) = (&mut response.trace, &result) {
-        traced::answered(trace, header, &response.body, &extensions);
-    }
     native.give_buffer(response.body);
-    if let Some(mut trace) = response.trace {
-        trace.event(if result.is_ok() { "Request complete" } else { "Request failed" });
-        if let Err(error) = Box::pin(trace.finish(&native.engine, &client)).await {
-            reactor::warn!("a trace was not written: {error}");
-        }
+    if slow.is_some() || response.trace.is_some() {
+        let facts = traced::Ended { slow, began, is_chosen, is_ok: result.is_ok() };
+        Box::pin(traced::end(native, &client, &envelope.request, response.trace, facts)).await;
     }
     Ok(())
 }
@@ -296,8 +338,8 @@ fn write_result(
 ) {
     respond(session, header, |mut builder| {
         // Most answers have none of these; a builder that is passed on is moved.
-        if let Some(trace) = &response.trace {
-            builder = builder.tracing_id(&trace.id());
+        if let Some(id) = response.trace.as_ref().and_then(Trace::id) {
+            builder = builder.tracing_id(&id);
         }
         if !response.warnings.is_empty() {
             builder = builder.warnings(response.warnings.iter().map(String::as_str));
@@ -320,7 +362,7 @@ fn write_result(
 /// there must be room for the copy.
 #[cold]
 fn write_long_result(session: &Session, header: &FrameHeader, response: &mut Response) {
-    if response.trace.is_none() && session.output.borrow().takes_long() {
+    if !response.trace.as_ref().is_some_and(Trace::is_requested) && session.output.borrow().takes_long() {
         let body = std::mem::take(&mut response.body);
         let warnings = response.warnings.iter().map(String::as_str);
         let payload: Option<(&str, Option<&[u8]>)> = response

@@ -23,6 +23,12 @@ use nodes::{NodeEvent, Shown};
 
 /// Sends a schema event to every connection of this shard that registered for such events.
 pub(super) fn schema_changed(native: &Native, event: &SchemaEvent) {
+    // Every shard hears of it; one line is enough.
+    if reactor::shard_id() == 0 {
+        reactor::info!("the schema changed";
+            change = event.change.as_str(), target = event.target.as_str(),
+            keyspace = event.keyspace, name = event.name);
+    }
     let arguments: Vec<&str> = event.arguments.iter().map(String::as_str).collect();
     let event = Event::Schema(SchemaChange {
         kind: match event.change {

@@ -60,7 +60,11 @@ impl InProcess {
                 None => break,
             };
             if self.session.phase.get() == Phase::Ready {
-                reactor::in_place!(dispatch::answer(&self.session, header, body, left));
+                reactor::in_place!(dispatch::answer(
+                    &self.session,
+                    (header, body, reactor::coarse_now()),
+                    left
+                ));
             } else {
                 dispatch::answer_in_turn(&self.session, header, body, &mut self.input).await;
             }

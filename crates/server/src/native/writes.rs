@@ -14,13 +14,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use query::{Timed, Writing};
+use query::{OneRow, Timed, Writing};
 use reactor::{Group, Instant};
+use wire::consistency::Consistency;
 use wire::frame::FrameHeader;
 
-use super::dispatch;
 use super::limits::Held;
 use super::session::Working;
+use super::{dispatch, slow};
 
 /// Writes completed before other tasks get a turn.
 const WRITES_PER_TURN: usize = 32;
@@ -32,8 +33,13 @@ pub(super) struct PendingWrite {
     pub(super) writing: Writing,
     /// Measures the latency of the write.
     pub(super) timed: Timed,
+    /// The statement and the consistency level, should the write be slow.
+    pub(super) row: OneRow,
+    pub(super) consistency: Consistency,
     /// When the request began, if it is measured.
     pub(super) began: Option<Instant>,
+    /// When it began, by the clock of its slice if it is not measured.
+    pub(super) since: Instant,
     /// The permits of the request; `None` for a client without a socket.
     pub(super) held: Option<Held>,
 }
@@ -116,11 +122,16 @@ impl WriteLine {
             drop(line);
             begun.timed.end();
             let session = begun.working.session();
-            dispatch::end_write(session, &begun.header, ended);
-            session.native.latency.end(begun.began);
+            dispatch::end_write(session, &begun.header, &ended);
+            let took = session.native.latency.end(begun.began);
+            let took = took.unwrap_or_else(|| reactor::coarse_now().since(begun.since));
+            if session.native.engine.watch().is_slow(took) {
+                let of_row = (&begun.row, begun.consistency);
+                slow::note_row(&session.native, &session.client.borrow(), of_row, took, &ended);
+            }
             // Buffers are returned first: the next request is about to begin.
-            let PendingWrite { working, writing, held, .. } = begun;
-            drop((writing, held, working));
+            let PendingWrite { working, writing, row, held, .. } = begun;
+            drop((writing, row, held, working));
         }
         Poll::Ready(())
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 mod circles;
+mod loggers;
 mod tidy;
 
 fn root() -> PathBuf {

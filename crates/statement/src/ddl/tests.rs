@@ -282,7 +282,7 @@ fn a_new_table_has_a_tablet_for_each_shard_and_an_id_of_its_own() {
     session.run("CREATE TABLE ks.t (k int PRIMARY KEY)").unwrap();
     let table = session.schema.table("ks", "t").unwrap();
     assert_eq!(table.tablets().count(), 2);
-    assert_eq!(table.id().to_string(), "00000000-0000-4001-8000-00000000000e");
+    assert_eq!(table.id().to_string(), "00000000-0000-4001-8000-000000000011");
 }
 
 #[test]

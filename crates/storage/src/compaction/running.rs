@@ -312,6 +312,10 @@ impl Compactions {
     }
 
     pub(super) fn record(&self, record: CompactionRecord) {
+        reactor::info_limited!("table files were compacted";
+            kind = record.kind.name(), keyspace = record.keyspace, table = record.table_name,
+            bytes_in = record.bytes_in, bytes_out = record.bytes_out,
+            partitions = record.partitions_merged.values().sum::<u64>());
         let mut history = self.history.borrow_mut();
         if history.len() >= HISTORY_MAX {
             history.pop_front();

@@ -15,6 +15,7 @@ use super::Slices;
 use super::merge::{AtHand, Merge};
 use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
 use super::source::{Input, Source};
+use super::told;
 use crate::cache::{Claim, Learner, Place, Sought, Step, TabletCache};
 use crate::error::StorageError;
 use crate::memtable::Shape;
@@ -76,6 +77,7 @@ impl CachedPartition {
         let mut static_row = Vec::new();
         let sought = Sought { token, key, orders: shape.orders };
         let head = if gap { None } else { cache.head(claim, sought, &mut static_row) };
+        told::cache(if head.is_some() { "has the partition, maybe with gaps" } else { "miss" });
         let mut partition = Self {
             cache: Rc::clone(cache),
             claim,

@@ -12,8 +12,9 @@ use model::{DeletionTime, RowView, Token};
 
 use super::both::Both;
 use super::dead::Graves;
-use super::partition::{Reader, passed};
+use super::partition::{Reader, passed, places};
 use super::skip::asks_for_one_row;
+use super::told;
 use super::visible::{drop_dropped_is_needless, visible};
 use super::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices};
 use crate::cache::{Claim, Walked};
@@ -83,6 +84,16 @@ impl Storage {
         }
     }
 
+    /// Notes, for a trace, where a read was answered that did not wait. Call in the slice of the read.
+    #[cold]
+    pub fn note_memory(&self, command: &ReadCommand) {
+        let PartitionRange::Key(key) = &command.range else { return };
+        let Ok(store) = self.table_store(command.table.id()) else { return };
+        if let Ok(tablet) = self.tablet(&store, key.token) {
+            told::from_memory(&places(&tablet, key.token, &key.key), key.token, &key.key);
+        }
+    }
+
     /// Continues a read that [`Storage::read_from_memory`] began.
     ///
     /// # Errors
@@ -103,6 +114,8 @@ impl Storage {
             room: None,
         };
         let Unread { tablet, claim, left } = *unread;
+        let (token, name) = (key.token, &key.key[..]);
+        told::sources(|| places(&tablet, token, name), token, name, &command.slices);
         let read = reader.merged_partition(&tablet, Some(claim), left, key.token, &key.key, consumer).await;
         self.return_scratch(reader.scratch);
         read.map(|_| ()).inspect_err(|error| self.note_read_error(error))

@@ -24,6 +24,7 @@ mod scan;
 mod shown;
 mod skip;
 pub(crate) mod source;
+mod told;
 pub(crate) mod visible;
 
 pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};

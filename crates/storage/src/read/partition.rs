@@ -15,6 +15,7 @@ use super::merge::{Merge, Step};
 use super::permit::Permits;
 use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
 use super::source::{Input, Source};
+use super::told;
 use super::visible::{VisibleScratch, visible};
 use super::{Flow, ReadCommand, RowConsumer, Slices};
 use crate::cache::{Claim, Sought, Walked};
@@ -92,6 +93,7 @@ impl<'c> Reader<'c> {
             }
             Some(_) => {}
         }
+        told::sources(|| places(tablet, token, key), token, key, &self.command.slices);
         // Boxed, so that a read from memory does not carry the space that reading files takes.
         Box::pin(self.merged_partition(tablet, claim, left, token, key, consumer)).await
     }
@@ -360,6 +362,7 @@ impl<'c> Reader<'c> {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(Flow, Vec<Source>), StorageError> {
         let now = self.command.now;
+        told::merged(sources.len());
         let mut merge = Merge::for_reading(Rc::clone(&self.command.table), sources, now);
         let static_bytes = merge.take_static_row();
         let static_row =
@@ -408,6 +411,15 @@ impl<'c> Reader<'c> {
         };
         Ok((flow, merge.into_sources()))
     }
+}
+
+/// Where the rows of a partition may be, for a trace.
+#[cold]
+pub(super) fn places(tablet: &Tablet, token: Token, key: &[u8]) -> told::Places {
+    let memtables = tablet.memtables();
+    let having = memtables.iter().filter(|memtable| memtable.contents().find(token, key).is_some()).count();
+    let files = tablet.files().iter().map(|file| file.sstable().clone()).collect();
+    told::Places { memtables: (memtables.len(), having), files }
 }
 
 /// The position reached after the row at `clustering` was checked; before the row if it is to be handed over.

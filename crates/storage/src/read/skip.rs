@@ -14,6 +14,7 @@ use model::{DeletionTime, Table};
 use sstable::Sstable;
 
 use super::source::Source;
+use super::told;
 use crate::memtable::Shape;
 use crate::tablet::TableFile;
 
@@ -34,6 +35,14 @@ pub(super) fn asks_for_one_row(table: &Table, shape: Shape<'_>) -> bool {
 
 /// Whether nothing in `file` can be visible, given the data of `sources`, which stand at the row.
 pub(super) fn is_older_than_all(table: &Table, sources: &[Source], file: &Sstable) -> bool {
+    let is_older = are_settled(table, sources, file);
+    if is_older {
+        told::older(file);
+    }
+    is_older
+}
+
+fn are_settled(table: &Table, sources: &[Source], file: &Sstable) -> bool {
     let newest = file.max_timestamp();
     let covers = |deletion: DeletionTime| !deletion.is_live() && deletion.timestamp >= newest;
     if sources.iter().any(|source| covers(source.partition_deletion())) {

@@ -69,6 +69,9 @@ impl Storage {
             if request.ttl.is_some() {
                 self.0.snapshots.expiring.notify_all();
             }
+            let first = tables.first().map(|(table, _)| format!("{}.{}", table.keyspace(), table.name()));
+            reactor::info!("a snapshot was taken";
+                tag = request.tag, tables = tables.len(), first = first.unwrap_or_default());
             Ok(())
         })
     }

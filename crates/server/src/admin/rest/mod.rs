@@ -17,6 +17,7 @@ mod system;
 mod tasks;
 mod tombstone_gc;
 mod top_partitions;
+mod tracing;
 
 use axum::http::{Method, Uri};
 use axum::{Json, Router};

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use cluster::nodes::NodeState;
 
-use super::{Answer, Pair, uuid_text};
+use super::{Answer, Pair, tracing, uuid_text};
 use crate::admin::bridge::Bridge;
 use crate::admin::error::ApiError;
 use crate::admin::members::{self, Member};
@@ -47,7 +47,7 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/storage_service/nodes/moving", get(moving))
         .route("/storage_service/nodes/joining", get(joining))
         .route("/storage_service/data_file/locations", get(data_directories))
-        .route("/storage_service/trace_probability", get(trace_probability).post(set_trace_probability))
+        .merge(tracing::routes())
         .route("/storage_service/incremental_backups", get(async || Json(false)))
         .route("/storage_service/truncate/{keyspace}", post(truncate))
 }
@@ -189,19 +189,4 @@ async fn data_directories(State(bridge): State<Bridge>) -> Answer<[String; 1]> {
         .call(|| async { Ok([node::here()?.storage().config().data_dir.display().to_string()]) })
         .await
         .map(Json)
-}
-
-async fn trace_probability() -> Json<f64> {
-    Json(0.0)
-}
-
-async fn set_trace_probability(params: Params) -> Answer<()> {
-    let text = params.required("probability")?;
-    match text.parse::<f64>() {
-        Ok(0.0) => Ok(Json(())),
-        Ok(share) if (0.0..=1.0).contains(&share) => Err(ApiError::unsupported(
-            "tracing by chance is not supported: trace requests by the driver or with TRACING ON",
-        )),
-        _ => Err(ApiError::bad(format!("probability has to be between 0 and 1, not '{text}'"))),
-    }
 }

@@ -1,4 +1,4 @@
-//! `/system`: the node's uptime and its log level.
+//! `/system`: the node's uptime and the levels of its log.
 
 use axum::extract::{Path, State};
 use axum::routing::get;
@@ -11,8 +11,25 @@ use crate::admin::error::ApiError;
 use crate::admin::node::NodeState;
 use crate::admin::params::Params;
 
-/// The level applies to the whole process, so there is one logger.
+/// The logger of all modules that have no level of their own.
 const LOGGER: &str = "ceto";
+
+/// The modules that write lines of the log, besides those inside of them. The house's tests compare
+/// them with the sources.
+#[rustfmt::skip]
+const LOGGERS: &[&str] = &[
+    "cluster", "cluster::consensus", "cluster::control", "cluster::group0", "cluster::liveness",
+    "cluster::net", "query", "query::agreement", "query::engine", "query::execute", "query::row_expiry",
+    "query::tracing", "reactor", "reactor::file", "reactor::shard", "reactor::stall", "reactor::start",
+    "replication", "replication::batchlog", "replication::hints", "replication::read",
+    "replication::speculation", "replication::write", "server", "server::admin", "server::boot",
+    "server::native", "sstable", "sstable::resident", "sstable::table_file", "statement",
+    "statement::functions", "storage", "storage::batchlog", "storage::cache", "storage::clock",
+    "storage::commitlog", "storage::compaction", "storage::ddl", "storage::disk", "storage::flush",
+    "storage::import", "storage::large_data", "storage::manifest", "storage::moves", "storage::open",
+    "storage::partition_guard", "storage::records", "storage::snapshot", "storage::tablet",
+    "storage::takeover", "storage::warm",
+];
 
 const LEVELS: [(&str, Level); 5] = [
     ("error", Level::Error),
@@ -25,8 +42,8 @@ const LEVELS: [(&str, Level); 5] = [
 pub(super) fn routes() -> Router<Bridge> {
     Router::new()
         .route("/system/uptime_ms", get(uptime_ms))
-        .route("/system/logger", get(async || Json([LOGGER])).post(set_level))
-        .route("/system/logger/", get(async || Json([LOGGER])).post(set_level))
+        .route("/system/logger", get(loggers).post(set_all))
+        .route("/system/logger/", get(loggers).post(set_all))
         .route("/system/logger/{name}", get(level_of).post(set_level_of))
 }
 
@@ -35,29 +52,42 @@ async fn uptime_ms(State(bridge): State<Bridge>) -> Answer<u64> {
     Ok(Json(u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX)))
 }
 
-fn check_logger(name: &str) -> Result<(), ApiError> {
-    if name == LOGGER || name == "root" || name == "ROOT" {
-        return Ok(());
+async fn loggers() -> Json<Vec<&'static str>> {
+    Json(std::iter::once(LOGGER).chain(LOGGERS.iter().copied()).collect())
+}
+
+/// The module of a logger; `None` for the logger of all modules.
+fn module(logger: &str) -> Result<Option<&'static str>, ApiError> {
+    if [LOGGER, "root", "ROOT"].contains(&logger) {
+        return Ok(None);
     }
-    Err(ApiError::bad(format!("Unknown logger name {name}")))
+    let module = LOGGERS.iter().find(|module| **module == logger);
+    module.map(|module| Some(*module)).ok_or_else(|| ApiError::bad(format!("Unknown logger name {logger}")))
+}
+
+fn level(params: &Params) -> Result<Level, ApiError> {
+    let text = params.required("level")?.to_ascii_lowercase();
+    let found = LEVELS.iter().find(|(name, _)| *name == text);
+    found.map(|(_, level)| *level).ok_or_else(|| ApiError::bad(format!("Unknown logging level {text}")))
 }
 
 async fn level_of(Path(name): Path<String>) -> Answer<&'static str> {
-    check_logger(&name)?;
-    let written = LEVELS.iter().take(4).rev().find(|(_, level)| reactor::log::enabled(*level));
-    Ok(Json(written.map_or("error", |(name, _)| name)))
+    let level = reactor::log::level_of(module(&name)?);
+    let name = LEVELS.iter().find(|(_, of_name)| *of_name == level);
+    Ok(Json(name.map_or("error", |(name, _)| name)))
 }
 
-async fn set_level(params: Params) -> Answer<()> {
-    let text = params.required("level")?.to_ascii_lowercase();
-    let Some((_, level)) = LEVELS.iter().find(|(name, _)| *name == text) else {
-        return Err(ApiError::bad(format!("Unknown logging level {text}")));
-    };
-    reactor::log::set_level(*level);
+/// Sets the level of all loggers: none has one of its own behind it.
+async fn set_all(params: Params) -> Answer<()> {
+    reactor::log::set_all(level(&params)?);
     Ok(Json(()))
 }
 
 async fn set_level_of(Path(name): Path<String>, params: Params) -> Answer<()> {
-    check_logger(&name)?;
-    set_level(params).await
+    let level = level(&params)?;
+    match module(&name)? {
+        None => reactor::log::set_level(level),
+        Some(module) => reactor::log::set_level_of(module, level),
+    }
+    Ok(Json(()))
 }

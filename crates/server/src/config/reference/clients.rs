@@ -74,6 +74,11 @@ pub(super) const SECTIONS: &[Section] = &[
                  limits above.",
             )
             .or(&[("request_timeout_in_ms", "10000")]),
+            set(
+                &[("slow_query_log_timeout", "500ms")],
+                "A request that takes longer gets a line in the log, at most one a second and shard; 0ms for no lines.",
+            )
+            .or(&[("slow_query_log_timeout_in_ms", "500")]),
         ],
     },
     Section {

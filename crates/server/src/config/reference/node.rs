@@ -155,6 +155,10 @@ pub(super) const SECTIONS: &[Section] = &[
                 "Lines in the log: error, warn, info or debug, each with those before it. Read again at SIGHUP.",
             ),
             set(
+                &[("log_format", "text")],
+                "text, or json for an object of JSON in each line of the log, for programs that collect logs.",
+            ),
+            set(
                 &[("shutdown_timeout", "60s")],
                 "How long a node that was told to end may take to drain. After that it ends without, and the next \
                  start recovers from the commit log; 0s for no limit. Read again at SIGHUP.",
