@@ -11,7 +11,9 @@ use model::timeuuid;
 use uuid::Uuid;
 
 /// Most work of functions over the numbers of one row, or in the terms of one statement, before others run.
-pub const WORK_MAX: u64 = 4_000_000;
+pub const WORK_MAX: u64 = 8_000_000;
+/// Most work of one function, which nothing can interrupt.
+pub const CALL_WORK_MAX: u64 = WORK_MAX / 2;
 
 /// Milliseconds since the Unix epoch at 2010-01-01. The time UUIDs of prepended list elements mirror the
 /// clock around this moment, so that a later one sorts before an earlier one, and all of them before appended
@@ -101,7 +103,8 @@ impl Ambient {
     /// slice of the core.
     ///
     /// # Errors
-    /// That it is more than [`WORK_MAX`]; then it must not be done.
+    /// That it is more than [`CALL_WORK_MAX`], or more than [`WORK_MAX`] with what was counted before; then it
+    /// must not be done.
     pub fn charge(&self, work: u64) -> Result<(), String> {
         if work == 0 {
             return Ok(());
@@ -110,10 +113,13 @@ impl Ambient {
         let (counted_in, before) = self.work.get();
         let before = if counted_in.is_none_or(|counted_in| counted_in == slice) { before } else { 0 };
         let all = before.saturating_add(work);
-        if all > WORK_MAX {
+        let (steps, of, most) = match work > CALL_WORK_MAX {
+            true => (work, "call", CALL_WORK_MAX),
+            false => (all, "row", WORK_MAX),
+        };
+        if steps > most {
             return Err(format!(
-                "The values are too long to compute with: about {all} steps for one row, at most {} are allowed",
-                WORK_MAX
+                "The values are too long to compute with: about {steps} steps for one {of}, at most {most} are allowed"
             ));
         }
         self.work.set((Some(slice), all));
