@@ -69,10 +69,12 @@ node_start() { # node_start WORK SHARDS
 }
 
 node_signal() { # node_signal WORK SIGNAL
-  local pid
+  local pid runs
   pid=$(cat "$1/pid" 2>/dev/null) || return 0
   [[ ! -f $1/exit && -e /proc/$pid ]] || return 0
-  [[ $(readlink "/proc/$pid/exe") == "$(readlink -f "$node_binary")" ]] || return 0
+  # A program that was built anew meanwhile runs on as a deleted one.
+  runs=$(readlink "/proc/$pid/exe")
+  [[ ${runs% (deleted)} == "$(readlink -f "$node_binary")" ]] || return 0
   kill -"$2" "$pid" 2>/dev/null
 }
 
