@@ -90,11 +90,12 @@ pub fn all(
         if rows.len() * values.len() > ALTERNATIVES_MAX {
             return Err(too_many());
         }
+        let steps = &steps;
         rows = rows
             .iter()
             .flat_map(|row| {
-                reactor::give_way();
                 values.iter().map(move |value| {
+                    steps.step();
                     let mut row = row.clone();
                     row.extend(value.iter().cloned());
                     row

@@ -83,6 +83,7 @@ pub fn fill(
                 let lower = lower.map(|bound| bound_values(clause, bound, binding)).transpose()?;
                 let upper = upper.map(|bound| bound_values(clause, bound, binding)).transpose()?;
                 for prefix in &prefixes {
+                    reactor::give_way();
                     let above = half(prefix, clause.first, &lower, true, orders);
                     let below = half(prefix, clause.first, &upper, false, orders);
                     slices.extend(intersect(&above, &below, orders));
@@ -96,7 +97,8 @@ pub fn fill(
     }
     if !bounded {
         prefixes.iter_mut().for_each(|prefix| append_nulls(prefix, restrictions.null_tail));
-        slices = prefixes.iter().map(|prefix| Slice::prefix(prefix)).collect();
+        let steps = ShortSteps::default();
+        slices = prefixes.iter().inspect(|_| steps.step()).map(|prefix| Slice::prefix(prefix)).collect();
     }
     out.clear();
     out.extend(normalise(slices, orders));
