@@ -103,8 +103,8 @@ impl Ambient {
     /// slice of the core.
     ///
     /// # Errors
-    /// That it is more than [`CALL_WORK_MAX`], or more than [`WORK_MAX`] with what was counted before; then it
-    /// must not be done.
+    /// That it is more than [`CALL_WORK_MAX`], or more than [`WORK_MAX`] with what was counted before; then
+    /// it must not be done.
     pub fn charge(&self, work: u64) -> Result<(), String> {
         if work == 0 {
             return Ok(());

@@ -96,13 +96,18 @@ pub fn fill(
         }
     }
     if !bounded {
-        prefixes.iter_mut().for_each(|prefix| append_nulls(prefix, restrictions.null_tail));
-        let steps = ShortSteps::default();
-        slices = prefixes.iter().inspect(|_| steps.step()).map(|prefix| Slice::prefix(prefix)).collect();
+        slices = of_prefixes(prefixes, restrictions.null_tail);
     }
     out.clear();
     out.extend(normalise(slices, orders));
     Ok(())
+}
+
+/// The slices that begin with prefixes, each with so many nulls behind it.
+fn of_prefixes(mut prefixes: Vec<Vec<u8>>, null_tail: usize) -> Vec<Slice> {
+    let steps = ShortSteps::default();
+    prefixes.iter_mut().for_each(|prefix| append_nulls(prefix, null_tail));
+    prefixes.iter().inspect(|_| steps.step()).map(|prefix| Slice::prefix(prefix)).collect()
 }
 
 fn bound_values<'a>(
