@@ -211,7 +211,7 @@ pub struct Record {
     slow: Option<SlowRecord>,
 }
 
-/// What makes a trace one of a slow request.
+/// The part of a record that only a slow request has.
 #[derive(Debug)]
 struct SlowRecord {
     tables: Vec<String>,

@@ -38,7 +38,7 @@ struct Finding {
     /// The part of the machine, in one word.
     part: &'static str,
     fact: String,
-    /// What to do about it.
+    /// The remedy; none for what is good.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
@@ -67,7 +67,7 @@ impl Root {
 
 /// Prints the findings for a node with these options; the exit code is 1 if one of them is a failure.
 pub fn run(command: &DoctorOptions) -> ExitCode {
-    // What the parts of a start say by themselves is among the findings.
+    // The lines that parts of a start log are among the findings.
     reactor::log::set_level(reactor::log::Level::Error);
     let findings = findings(&command.server, &Root("/".into()));
     let text = if command.json {

@@ -413,7 +413,7 @@ impl<'c> Reader<'c> {
     }
 }
 
-/// Where the rows of a partition may be, for a trace.
+/// The places of a partition, for a trace.
 #[cold]
 pub(super) fn places(tablet: &Tablet, token: Token, key: &[u8]) -> told::Places {
     let memtables = tablet.memtables();

@@ -10,7 +10,7 @@ use sstable::{Component, Sstable};
 /// Files of which a trace tells each by name; of more it tells the number.
 const FILES_MAX: usize = 32;
 
-/// Where the rows of a partition may be.
+/// The memtables and table files that may have rows of a partition.
 pub(super) struct Places {
     /// The number of memtables, and how many of them have the partition.
     pub(super) memtables: (usize, usize),
