@@ -36,6 +36,8 @@ const STATEMENT_BYTES_MAX: usize = 1000;
 
 /// Bound values that a trace shows.
 const VALUES_MAX: usize = 100;
+/// Longest value that is written out as text.
+const VALUE_BYTES_MAX: usize = 64 << 10;
 /// Events that a trace has; further ones are counted.
 const EVENTS_MAX: usize = 512;
 
@@ -340,6 +342,8 @@ fn bound_texts(engine: &Engine, id: &[u8], values: &Values<'_>) -> Vec<(String, 
         let text = match value {
             ValueRef::Unset => "<unset>".to_owned(),
             ValueRef::Null => "null".to_owned(),
+            // To write out megabytes for the little that a trace keeps would hold the shard.
+            ValueRef::Bytes(bytes) if bytes.len() > VALUE_BYTES_MAX => format!("<{} bytes>", bytes.len()),
             ValueRef::Bytes(bytes) if validate(&marker.ty, bytes).is_ok() => {
                 literal_text(&marker.ty, Some(bytes))
             }
