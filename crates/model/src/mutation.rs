@@ -356,6 +356,11 @@ impl<'a> MutationView<'a> {
         self.row_count as usize
     }
 
+    /// How many rows and deletions of ranges of rows there are.
+    pub fn part_count(&self) -> usize {
+        self.row_count as usize + self.tombstone_count as usize
+    }
+
     /// Rows with their clusterings, in the order they were added.
     #[inline]
     pub fn rows(&self) -> impl Iterator<Item = (&'a [u8], RowView<'a>)> + use<'a> {

@@ -3,7 +3,8 @@
 //!
 //! Almost every write finds its tablet open, memory free and room in the commit log, so it begins without
 //! waiting ([`Storage::begin_apply`]), and only the commit log is left to await ([`Applying::finish`]). A
-//! write that has to wait first begins in `apply_later`. Invariant: between its entry in the log and its
+//! write that has to wait first, or that is so long that the memtable takes it in steps, begins in
+//! `apply_later`. Invariant: between its entry in the log and its
 //! insertion into the memtable a write has a [`WriteGuard`], so that no memtable is sealed without it.
 
 use std::future::poll_fn;
@@ -19,6 +20,23 @@ use crate::commitlog::format::EntryKind;
 use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{Tablet, WriteGuard};
+
+/// Rows and deletions of ranges that a memtable takes in one go; more are applied in steps.
+const PARTS_AT_ONCE: usize = 1000;
+/// A mutation of fewer bytes has fewer parts.
+const BYTES_AT_ONCE: usize = 8 * PARTS_AT_ONCE;
+
+/// Whether a mutation is applied in steps.
+#[inline]
+pub(crate) fn takes_steps(mutation: &MutationView<'_>) -> bool {
+    mutation.part_count() > PARTS_AT_ONCE
+}
+
+/// As [`takes_steps`], of a mutation that is not parsed.
+#[inline]
+fn is_long(mutation: &[u8]) -> Result<bool, StorageError> {
+    Ok(mutation.len() >= BYTES_AT_ONCE && takes_steps(&MutationView::trusted(mutation)?))
+}
 
 /// The demands of a write besides those that every write has.
 #[derive(Debug, Clone, Copy, Default)]
@@ -102,28 +120,37 @@ impl Applying {
 
     /// As [`Applying::finish`], as the write asks for.
     async fn finish_as(mut self, mutation: &[u8], how: ApplyAs) -> Result<(), StorageError> {
-        if how.synced && self.pending.is_some() {
-            let upto = self.storage.0.log.end();
-            if let Some(pending) = &mut self.pending {
-                let written = poll_fn(|context| pending.poll_finished(self.deadline, context)).await;
-                written.inspect_err(|error| self.storage.note_write_error(error, true))?;
+        let upto = how.synced.then(|| self.storage.0.log.end());
+        if let Some(pending) = &mut self.pending {
+            let written = poll_fn(|context| pending.poll_finished(self.deadline, context)).await;
+            written.inspect_err(|error| self.storage.note_write_error(error, true))?;
+            if let Some(upto) = upto {
+                let synced = self.storage.0.log.sync_upto(upto).await;
+                synced.inspect_err(|error| self.storage.note_write_error(error, true))?;
             }
-            let synced = self.storage.0.log.sync_upto(upto).await;
-            synced.inspect_err(|error| self.storage.note_write_error(error, true))?;
-            return self.insert(mutation);
         }
-        self.finish(mutation).await
+        let view = self.written(mutation)?;
+        let hold = self.pending.as_ref().map(Pending::held);
+        self.storage.insert_soon(self.writing.tablet(), &view, hold).await;
+        Ok(())
     }
 
     fn insert(&mut self, mutation: &[u8]) -> Result<(), StorageError> {
+        let view = self.written(mutation)?;
+        let hold = self.pending.as_ref().map(Pending::held);
+        self.storage.insert(self.writing.tablet(), &view, hold);
+        Ok(())
+    }
+
+    /// The mutation, once the log has it.
+    #[inline]
+    fn written<'m>(&self, mutation: &'m [u8]) -> Result<MutationView<'m>, StorageError> {
         let view = MutationView::trusted(mutation)?;
         // The table may have been dropped while the log was written: then the write went with it.
         if self.writing.tablet().is_dropped() {
             return Err(StorageError::UnknownTable { table: view.table });
         }
-        let hold = self.pending.as_ref().map(Pending::held);
-        self.storage.insert(self.writing.tablet(), &view, hold);
-        Ok(())
+        Ok(view)
     }
 }
 
@@ -236,7 +263,7 @@ impl Storage {
         mutation: &[u8],
         deadline: Deadline,
     ) -> Result<Option<Applying>, StorageError> {
-        if tablet.is_closed() {
+        if tablet.is_closed() || is_long(mutation)? {
             return Ok(None);
         }
         let Some((pending, writing)) = self.put(mutation, tablet, durable)? else { return Ok(None) };
@@ -306,7 +333,7 @@ impl Storage {
                     if tablet.is_dropped() {
                         return Err(StorageError::UnknownTable { table: view.table });
                     }
-                    self.insert(writing.tablet(), view, Some(&hold));
+                    self.insert_soon(writing.tablet(), view, Some(&hold)).await;
                     return Ok(());
                 }
                 Err(again) => turn = again,

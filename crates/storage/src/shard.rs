@@ -13,6 +13,7 @@ use model::mutation::MutationView;
 use model::schema::{Schema, TableId};
 use reactor::{Deadline, Event, Gate};
 
+use crate::apply::takes_steps;
 use crate::cache::RowCache;
 use crate::clock::FutureWrites;
 use crate::commitlog::{Commitlog, CommitlogStats, Hold, KeptBatch};
@@ -260,6 +261,22 @@ impl Storage {
     #[inline]
     pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<&Hold>) {
         tablet.apply(view, hold);
+        self.note_inserted(view);
+    }
+
+    /// As [`Storage::insert`]; a long mutation is applied in steps, between which others run. The caller has
+    /// begun a write of the tablet.
+    pub(crate) async fn insert_soon(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<&Hold>) {
+        if !takes_steps(view) {
+            self.insert(tablet, view, hold);
+            return;
+        }
+        Box::pin(reactor::in_slices(&(), || tablet.apply_in_steps(view, hold))).await;
+        self.note_inserted(view);
+    }
+
+    #[inline]
+    fn note_inserted(&self, view: &MutationView<'_>) {
         self.0.samplings.note(Sampled::Write, view.table, view.key);
         if self.0.wants_flush() {
             self.0.flush_wanted.notify_all();

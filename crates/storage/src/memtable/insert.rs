@@ -1,4 +1,4 @@
-//! Applies a mutation to a memtable, without a pause.
+//! Applies a mutation to a memtable, without a pause; `steps` does it for long ones.
 //!
 //! Invariant: a pinned version is not changed. Nothing here can fail: the mutation was checked before it went
 //! into the commit log.
@@ -35,12 +35,7 @@ impl Memtable {
         assert!(!self.is_sealed(), "a sealed memtable is only read");
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
-        inner.mutations += 1;
-        if let Some(hold) = hold
-            && inner.held != Some(hold.segment())
-        {
-            inner.hold(hold);
-        }
+        inner.note_mutation(hold);
         let at = inner.find_or_add(mutation.token, mutation.key);
         if inner.overwrite_only(at, mutation) {
             return;
@@ -51,6 +46,17 @@ impl Memtable {
 }
 
 impl Inner {
+    /// Counts a mutation, and keeps a claim on its segment of the commit log.
+    #[inline]
+    pub(super) fn note_mutation(&mut self, hold: Option<&Hold>) {
+        self.mutations += 1;
+        if let Some(hold) = hold
+            && self.held != Some(hold.segment())
+        {
+            self.hold(hold);
+        }
+    }
+
     /// Keeps a claim on a segment of the commit log, unless there is one already.
     #[cold]
     fn hold(&mut self, hold: &Hold) {
@@ -71,6 +77,14 @@ impl Inner {
         if let Some(at) = self.find(token, key) {
             return at;
         }
+        let at = self.add_record(token, key);
+        self.link(at);
+        at
+    }
+
+    /// Makes the record of a partition that no reader finds yet.
+    #[inline]
+    pub(super) fn add_record(&mut self, token: Token, key: &[u8]) -> u32 {
         if self.partitions.last().is_none_or(|chunk| chunk.len() == room_of(chunk)) {
             self.add_room();
         }
@@ -78,14 +92,19 @@ impl Inner {
         let handle = self.region.alloc(&[key]);
         let last = self.partitions.len() - 1;
         self.partitions[last].push(Partition { token, key: handle, first, newer: Box::default() });
-        let at = (last * PARTITIONS_PER_CHUNK + self.partitions[last].len() - 1) as u32;
+        (last * PARTITIONS_PER_CHUNK + self.partitions[last].len() - 1) as u32
+    }
+
+    /// Shows readers a partition whose key no other has.
+    #[inline]
+    pub(super) fn link(&mut self, at: u32) {
+        let Partition { token, key, .. } = *self.partition(at);
         let (partitions, region) = (&self.partitions, &self.region);
         self.index.insert(&mut self.tree, hint::of_token(token), at, |other| {
             let other =
                 &partitions[other as usize / PARTITIONS_PER_CHUNK][other as usize % PARTITIONS_PER_CHUNK];
-            region.get(other.key).cmp(key)
+            region.get(other.key).cmp(region.get(key))
         });
-        at
     }
 
     /// Makes room for at least one partition record, and charges it. The first chunk of a memtable grows with
@@ -140,19 +159,24 @@ impl Inner {
     }
 
     fn write(&mut self, table: &Table, at: u32, version: u32, mutation: &MutationView<'_>) {
+        self.write_head(table, at, version, mutation);
+        for (start, end, deletion) in mutation.tombstones() {
+            self.write_tombstone(table, at, version, Range { start, end, deletion });
+        }
+        for (clustering, row) in mutation.rows() {
+            self.write_row(table, at, version, clustering, row);
+        }
+    }
+
+    /// Writes the deletion of the partition, and its static row.
+    #[inline]
+    pub(super) fn write_head(&mut self, table: &Table, at: u32, version: u32, mutation: &MutationView<'_>) {
         if !mutation.deletion.is_live() {
             self.note(mutation.deletion.timestamp, mutation.deletion.local_time);
             self.partition_mut(at).version_mut(version).delete(mutation.deletion);
         }
         if let Some(row) = mutation.static_row() {
             self.write_static(table, at, version, row);
-        }
-        for (start, end, deletion) in mutation.tombstones() {
-            self.note(deletion.timestamp, deletion.local_time);
-            self.write_range(table.clustering_orders(), at, version, Range { start, end, deletion });
-        }
-        for (clustering, row) in mutation.rows() {
-            self.write_row(table, at, version, clustering, row);
         }
     }
 
@@ -165,6 +189,11 @@ impl Inner {
         } else {
             self.merge_into(table, old, &[], row);
         }
+    }
+
+    pub(super) fn write_tombstone(&mut self, table: &Table, at: u32, version: u32, range: Range<'_>) {
+        self.note(range.deletion.timestamp, range.deletion.local_time);
+        self.write_range(table.clustering_orders(), at, version, range);
     }
 
     pub(super) fn write_row(

@@ -5,7 +5,8 @@
 //! writes is charged, as part of the region, of a forest, or as a record.
 //!
 //! **A read of a partition sees all of a mutation or nothing of it.** A mutation is applied without a pause,
-//! and a read that does not pause sees all of it. A read that must pause pins every version the partition has
+//! or in versions that no reader finds before they are whole (`steps`). So a read that does not pause sees
+//! all of it. A read that must pause pins every version the partition has
 //! at that moment; a pinned version is never written again. A write goes to the first version that is not
 //! pinned, or to a new one if all are pinned. Merging is commutative, so it does not matter to which version
 //! a write went. Versions are folded together when nobody pins them (`pin`). `tablet` keeps memtables, `read`
@@ -16,6 +17,7 @@ mod insert;
 mod pin;
 mod ranges;
 mod read;
+mod steps;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

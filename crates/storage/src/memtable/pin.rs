@@ -1,18 +1,21 @@
 //! Keeps the versions of a partition that a paused reader stands on, and folds them together afterwards.
 //!
-//! Folding copies at most [`FOLD_ROWS_MAX`] rows and range tombstones at a time, from a version that is not
-//! pinned into the first one that is not pinned. Until the whole version is copied, reads merge both; merging
-//! the same data twice changes nothing, so a reader that comes in between sees the same rows.
+//! Folding moves a few rows and range tombstones at a time, from a version that is not pinned into the first
+//! one that is not pinned. Until the version is empty, reads merge both, so a reader that comes in between sees
+//! the same rows. The next pin that goes moves the next ones.
 
 use std::rc::Rc;
 
 use memory::{Handle, Kind};
+use model::clustering::{ClusteringOrder, Position};
 use model::{RowView, Table};
 
-use super::{Inner, Memtable, PartitionRef, Rows, Version, split_row};
+use super::{Inner, Memtable, PartitionRef, Rows, Version, hint, split_row};
 
-/// Most rows and range tombstones copied when a pin goes.
-const FOLD_ROWS_MAX: usize = 256;
+/// Most rows and range tombstones moved in one go.
+const FOLD_MAX: usize = 256;
+/// A row that is longer counts as several.
+const ROW_BYTES: usize = 1024;
 
 /// One pinned version; unpins when dropped.
 #[derive(Debug)]
@@ -69,49 +72,70 @@ impl Inner {
         self.records_bytes -= size_of::<Version>();
     }
 
-    /// Folds the last version into an earlier one if neither is pinned.
-    pub(super) fn fold(&mut self, table: &Table, at: u32) {
-        let mut rows_left = FOLD_ROWS_MAX;
-        while rows_left > 0 {
+    /// Folds the last version into an earlier one if neither is pinned, [`FOLD_MAX`] at a time. Returns whether
+    /// there may be more to fold.
+    pub(super) fn fold(&mut self, table: &Table, at: u32) -> bool {
+        let mut left = FOLD_MAX;
+        while left > 0 {
             let partition = self.partition(at);
-            let Some(last) = partition.newer.last() else { return };
+            let Some(last) = partition.newer.last() else { return false };
             let (from, into) = (last.id, partition.versions().find(|v| v.pins == 0).map(|v| v.id));
-            let Some(into) = into.filter(|into| last.pins == 0 && *into != from) else { return };
-            let (rows, ranges, static_row, gone) = (last.rows, last.ranges, last.static_row, last.deletion());
-            let count = ranges.len()
-                + match rows {
-                    Rows::None => 0,
-                    Rows::One(_) => 1,
-                    Rows::Many(tree) => tree.len(),
-                };
-            let others = self.partition(at).version(into).ranges;
-            let orders = table.clustering_orders();
-            if count > FOLD_ROWS_MAX || !self.overlap_few(&ranges, &others, FOLD_ROWS_MAX, orders) {
-                // Too much for one go: it stays a version of its own until the flush writes both.
-                return;
-            }
-            rows_left = rows_left.saturating_sub(count.max(1));
+            let Some(into) = into.filter(|into| last.pins == 0 && *into != from) else { return false };
+            let (gone, before) = (last.deletion(), left);
             self.partition_mut(at).version_mut(into).delete(gone);
-            self.move_ranges(orders, at, into, &ranges);
-            if !static_row.is_none() {
-                self.move_row(table, at, into, static_row, true);
+            if !self.fold_ranges(table.clustering_orders(), at, (from, into), &mut left) {
+                // A range over too many others: it stays in a version of its own until the flush writes both.
+                return false;
             }
-            match rows {
-                Rows::None => {}
-                Rows::One(handle) => self.move_row(table, at, into, handle, false),
-                Rows::Many(tree) => {
-                    let mut cursor = self.trees.first(&tree);
-                    while let Some(handle) = self.trees.value(cursor).map(Handle) {
-                        cursor = self.trees.next(cursor);
-                        self.move_row(table, at, into, handle, false);
-                    }
+            self.fold_rows(table, at, (from, into), &mut left);
+            let emptied = self.partition(at).version(from);
+            if emptied.ranges.is_empty() && matches!(emptied.rows, Rows::None) && emptied.static_row.is_none()
+            {
+                self.drop_last_version(at);
+                if left == before {
+                    left -= 1;
                 }
             }
-            self.drop_last_version(at);
+        }
+        true
+    }
+
+    /// Moves rows from one version to another, the static one first, while some of `left` are left.
+    fn fold_rows(&mut self, table: &Table, at: u32, (from, into): (u32, u32), left: &mut usize) {
+        let version = self.partition_mut(at).version_mut(from);
+        let static_row = std::mem::replace(&mut version.static_row, Handle::NONE);
+        if !static_row.is_none() {
+            *left = left.saturating_sub(self.move_row(table, at, into, static_row, true));
+        }
+        while *left > 0
+            && let Some(row) = self.take_first_row(table.clustering_orders(), at, from)
+        {
+            *left = left.saturating_sub(self.move_row(table, at, into, row, false));
         }
     }
 
-    fn move_row(&mut self, table: &Table, at: u32, into: u32, handle: Handle, is_static: bool) {
+    /// Takes the first row out of a version.
+    fn take_first_row(&mut self, orders: &[ClusteringOrder], at: u32, version: u32) -> Option<Handle> {
+        let (row, rows) = match self.partition(at).version(version).rows {
+            Rows::None => return None,
+            Rows::One(only) => (only, Rows::None),
+            Rows::Many(mut tree) => {
+                let first = self.trees.value(self.trees.first(&tree)).map(Handle)?;
+                let region = &self.region;
+                let clustering = Position::row(split_row(region.get(first)).0);
+                let removed = self.trees.remove(&mut tree, hint::of_position(clustering, orders), |other| {
+                    Position::row(split_row(region.get(Handle(other))).0).compare(clustering, orders)
+                });
+                assert_eq!(removed, Some(first.0), "the first row of a version");
+                (first, if tree.is_empty() { Rows::None } else { Rows::Many(tree) })
+            }
+        };
+        self.partition_mut(at).version_mut(version).rows = rows;
+        Some(row)
+    }
+
+    /// Moves a row to another version; returns its share of [`FOLD_MAX`].
+    fn move_row(&mut self, table: &Table, at: u32, into: u32, handle: Handle, is_static: bool) -> usize {
         let object = self.region.get(handle).to_vec();
         self.region.free(handle);
         let (clustering, row) = split_row(&object);
@@ -120,5 +144,6 @@ impl Inner {
         } else {
             self.write_row(table, at, into, clustering, RowView::trusted(row));
         }
+        1 + object.len() / ROW_BYTES
     }
 }

@@ -87,14 +87,6 @@ impl Place {
 }
 
 impl Ranges {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Ranges::None => 0,
-            Ranges::One(_) => 1,
-            Ranges::Many(tree) => tree.len(),
-        }
-    }
-
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Ranges::None)
@@ -198,31 +190,27 @@ impl Inner {
         self.partition_mut(at).version_mut(version).ranges = ranges;
     }
 
-    /// Moves the ranges of a version that goes to another.
-    pub(super) fn move_ranges(&mut self, orders: &[ClusteringOrder], at: u32, into: u32, ranges: &Ranges) {
-        let mut place = self.first_range(ranges);
-        while let Some(handle) = self.range_handle(ranges, place) {
-            place = self.next_range(place);
-            let range = Range::stored(&self.region, handle.0).to_owned();
-            self.region.free(handle);
-            self.put_range(orders, at, into, Range::from(&range));
-        }
-    }
-
-    /// Whether the ranges of one version overlap no more than `most` of another.
-    pub(super) fn overlap_few(
-        &self,
-        ranges: &Ranges,
-        others: &Ranges,
-        mut most: usize,
+    /// Moves ranges from one version to another while some of `left` are left, each with those that it cuts.
+    /// Returns false at a range that would cut too many.
+    pub(super) fn fold_ranges(
+        &mut self,
         orders: &[ClusteringOrder],
+        at: u32,
+        (from, into): (u32, u32),
+        left: &mut usize,
     ) -> bool {
-        let mut place = self.first_range(ranges);
-        while let Some(range) = self.range_at(ranges, place) {
-            let Some(left) = most.checked_sub(self.overlapped(others, range, most, orders)) else {
+        while *left > 0 {
+            let partition = self.partition(at);
+            let (mut ranges, others) = (partition.version(from).ranges, partition.version(into).ranges);
+            let Some(handle) = self.range_handle(&ranges, self.first_range(&ranges)) else { break };
+            let cut = self.overlapped(&others, Range::stored(&self.region, handle.0), CUT_MAX, orders);
+            if cut > CUT_MAX {
                 return false;
-            };
-            (most, place) = (left, self.next_range(place));
+            }
+            let range = self.take_range(&mut ranges, handle, orders);
+            self.partition_mut(at).version_mut(from).ranges = ranges;
+            self.put_range(orders, at, into, Range::from(&range));
+            *left = left.saturating_sub(1 + cut);
         }
         true
     }
@@ -271,14 +259,21 @@ impl Inner {
     ) -> Option<RangeTombstone> {
         let first = self.first_range_behind(ranges, added.start, orders);
         let handle = self.range_handle(ranges, first)?;
-        let old = Range::stored(&self.region, handle.0);
-        if old.start.compare(added.end, orders).is_ge() {
-            return None;
-        }
-        let old = old.to_owned();
+        let begins_inside = Range::stored(&self.region, handle.0).start.compare(added.end, orders).is_lt();
+        begins_inside.then(|| self.take_range(ranges, handle, orders))
+    }
+
+    /// Takes a range out.
+    fn take_range(
+        &mut self,
+        ranges: &mut Ranges,
+        handle: Handle,
+        orders: &[ClusteringOrder],
+    ) -> RangeTombstone {
+        let range = Range::stored(&self.region, handle.0).to_owned();
         let mut any_left = false;
         if let Ranges::Many(tree) = ranges {
-            let (start, region) = (old.start.as_ref(), &self.region);
+            let (start, region) = (range.start.as_ref(), &self.region);
             let removed = self.trees.remove(tree, hint::of_position(start, orders), |at| {
                 Range::stored(region, at).start.compare(start, orders)
             });
@@ -289,7 +284,7 @@ impl Inner {
             *ranges = Ranges::None;
         }
         self.region.free(handle);
-        Some(old)
+        range
     }
 
     /// Adds a range that overlaps none.

@@ -293,6 +293,13 @@ impl Tablet {
         active.apply(&self.table.borrow(), mutation, hold);
     }
 
+    /// As [`Tablet::apply`], in steps: see [`Memtable::apply_in_steps`].
+    pub(crate) fn apply_in_steps(&self, mutation: &MutationView<'_>, hold: Option<&Hold>) {
+        let active = self.memtables.borrow().last().map(Rc::clone);
+        let active = active.expect("a tablet has a memtable that takes writes");
+        active.apply_in_steps(&self.table(), mutation, hold);
+    }
+
     /// All memtables, oldest first.
     pub(crate) fn memtables(&self) -> SmallVec<[Rc<Memtable>; 2]> {
         self.memtables.borrow().clone()

@@ -493,12 +493,9 @@ proptest! {
     }
 }
 
-/// Rows of the partition that is written as a whole.
-const ROWS: i32 = 60;
-
-/// All rows of a partition get one value at a time while it is read in every way, flushed, compacted and
+/// All `rows` rows of a partition get one value at a time while it is read in every way, flushed, compacted and
 /// evicted. No reader may see two values, nor one that is older than the last acknowledged before it began.
-fn whole_mutations(seed: u64, memory: usize) -> Result<(), String> {
+fn whole_mutations(seed: u64, memory: usize, rows: i32) -> Result<(), String> {
     let mut world = World::new(seed);
     let done = Rc::new(Cell::new(false));
     let of_node = Rc::clone(&done);
@@ -526,10 +523,10 @@ fn whole_mutations(seed: u64, memory: usize) -> Result<(), String> {
                             key: 1,
                             slices: match pick(10, 3) {
                                 0 => vec![],
-                                1 => vec![(pick(20, ROWS), None, -1), (pick(30, ROWS), None, 1)],
-                                _ => vec![(pick(20, ROWS), Some(0), 1), (ROWS, None, 1)],
+                                1 => vec![(pick(20, rows), None, -1), (pick(30, rows), None, 1)],
+                                _ => vec![(pick(20, rows), Some(0), 1), (rows, None, 1)],
                             },
-                            point: (pick(40, 8) == 0).then(|| (pick(20, ROWS), 0)),
+                            point: (pick(40, 8) == 0).then(|| (pick(20, rows), 0)),
                             reversed: pick(50, 2) == 0,
                             stop: (pick(55, 3) == 0).then(|| 1 + pick(33, 30) as usize),
                         };
@@ -547,10 +544,10 @@ fn whole_mutations(seed: u64, memory: usize) -> Result<(), String> {
                 }));
             }
             for value in 1..=30u16 {
-                storage.apply(&whole(1, value), Deadline::NEVER).await.expect("a write");
+                storage.apply(&whole(1, value, rows), Deadline::NEVER).await.expect("a write");
                 acknowledged.set(value);
                 // Another partition, for the memtable to have something else too.
-                storage.apply(&whole(2, value), Deadline::NEVER).await.expect("a write");
+                storage.apply(&whole(2, value, rows), Deadline::NEVER).await.expect("a write");
                 match (u64::from(value) + seed) % 5 {
                     0 | 2 => storage.flush(ID).await.expect("a flush"),
                     3 => storage.evict_cache(),
@@ -579,15 +576,15 @@ fn whole_mutations(seed: u64, memory: usize) -> Result<(), String> {
     }
 }
 
-/// All rows of a partition with one value.
-fn whole(key: u8, value: u16) -> Vec<u8> {
+/// So many rows of a partition with one value.
+fn whole(key: u8, value: u16, row_count: i32) -> Vec<u8> {
     let key = DecoratedKey::new(vec![key]);
     let timestamp = i64::from(value);
     let mut out = Vec::new();
     let builder = MutationBuilder::new(&mut out, ID, key.token, &key.key, DeletionTime::LIVE, |_| ());
     let mut rows = builder.rows();
     let bytes = value.to_be_bytes();
-    for row in 0..ROWS {
+    for row in 0..row_count {
         rows.row(&prefix(row, Some(0)), |out| {
             let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
             row.cell(CellView { column: ColumnId(4), timestamp, path: None, kind: CellKind::Live(&bytes) });
@@ -602,6 +599,14 @@ fn whole(key: u8, value: u16) -> Vec<u8> {
 fn a_mutation_is_seen_whole_or_not_at_all_through_the_cache() {
     for seed in 0..6 {
         let memory = [40, 120, 600][seed as usize % 3] << 10;
-        assert_eq!(whole_mutations(seed, memory), Ok(()), "seed {seed}");
+        assert_eq!(whole_mutations(seed, memory, 60), Ok(()), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_mutation_that_is_applied_in_steps_is_seen_whole_or_not_at_all() {
+    for seed in 0..3 {
+        let memory = [1, 3, 8][seed as usize] << 20;
+        assert_eq!(whole_mutations(seed, memory, 1500), Ok(()), "seed {seed}");
     }
 }

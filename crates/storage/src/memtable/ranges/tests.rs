@@ -76,11 +76,19 @@ impl Subject {
     }
 
     fn delete(&self, range: &RangeTombstone) {
+        self.write(range, |mutation| self.memtable.apply(&self.table, mutation, None));
+    }
+
+    fn delete_in_steps(&self, range: &RangeTombstone) {
+        self.write(range, |mutation| self.memtable.apply_in_steps(&self.table, mutation, None));
+    }
+
+    fn write(&self, range: &RangeTombstone, apply: impl Fn(&MutationView<'_>)) {
         let mut bytes = Vec::new();
         let mut builder = MutationBuilder::new(&mut bytes, TABLE, Token(1), KEY, DeletionTime::LIVE, |_| ());
         builder.range_tombstone(range.start.as_ref(), range.end.as_ref(), range.deletion);
         builder.finish();
-        self.memtable.apply(&self.table, &MutationView::parse(&bytes).expect("a mutation"), None);
+        apply(&MutationView::parse(&bytes).expect("a mutation"));
     }
 
     fn versions(&self) -> Vec<u32> {
@@ -90,7 +98,12 @@ impl Subject {
     /// Number of ranges in each version.
     fn ranges(&self) -> Vec<usize> {
         let inner = self.memtable.inner.borrow();
-        inner.partition(0).versions().map(|version| version.ranges.len()).collect()
+        let count = |ranges: &Ranges| match ranges {
+            Ranges::None => 0,
+            Ranges::One(_) => 1,
+            Ranges::Many(tree) => tree.len(),
+        };
+        inner.partition(0).versions().map(|version| count(&version.ranges)).collect()
     }
 
     /// A reader that pauses.
@@ -200,7 +213,11 @@ proptest! {
                 }
                 _ => {
                     let range = range(rows, behind, timestamp);
-                    subject.delete(&range);
+                    if step == 2 {
+                        subject.delete_in_steps(&range);
+                    } else {
+                        subject.delete(&range);
+                    }
                     list.add(range, orders);
                 }
             }
