@@ -109,6 +109,9 @@ impl Engine {
         if !self.0.config.quick_road {
             prepared.leave_quick_road();
         }
+        if text.len() > LONG_TEXT_BYTES {
+            prepared.set_long();
+        }
         // Preparing has freed or kept the parsed statement.
         prepared.held_bytes = usize::try_from(counts.held_bytes() - held).unwrap_or(0);
         Ok(prepared.into())

@@ -33,6 +33,9 @@ impl Engine {
         let mut scratches = self.0.scratches.borrow_mut();
         if scratches.len() < SCRATCHES_MAX && scratch.is_small() {
             scratches.push(scratch);
+        } else if scratch.read.slices.len() > SLICES_KEPT_MAX {
+            // The names of rows are freed one by one.
+            reactor::drop_in_steps(std::mem::take(&mut scratch.read.slices).into_vec());
         }
     }
 }
@@ -41,6 +44,9 @@ impl Engine {
 const SCRATCHES_MAX: usize = 256;
 /// A buffer that grew beyond this is given back.
 const SCRATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// A read or write that named more rows gives their names back.
+const SLICES_KEPT_MAX: usize = 16;
 
 /// Buffers of one request.
 #[derive(Debug)]
@@ -89,7 +95,7 @@ impl Scratch {
         mutation.capacity() <= SCRATCH_BYTES_MAX
             && updates.len() <= 4
             && updates.iter().all(|update| update.len() <= SCRATCH_BYTES_MAX)
-            && self.read.slices.len() <= 16
+            && self.read.slices.len() <= SLICES_KEPT_MAX
             && self.rows.is_small()
     }
 }

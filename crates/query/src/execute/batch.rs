@@ -104,7 +104,8 @@ pub async fn parts(
     let mut gathered = Gathered::default();
     for part in parts {
         let prior = Prior::read(engine, part.plan, &part.binding, moment, level).await?;
-        gathered.add(part, moment, &prior).map_err(|error| keys_first(parts, error))?;
+        let added = updates::make(part.plan, &part.binding, || gathered.add(part, moment, &prior)).await;
+        added.map_err(|error| keys_first(parts, error))?;
         reactor::maybe_yield().await;
     }
     if let Some(guards) = guards {

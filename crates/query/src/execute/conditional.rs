@@ -97,7 +97,7 @@ fn shown_by_batch(table: &Table, parts: &[Part<'_>]) -> Vec<Column> {
             Conditions::Columns(conditions) => {
                 for condition in conditions {
                     if !shown.iter().any(|column| column.id == condition.column.id) {
-                        shown.push(condition.column.clone());
+                        shown.push((*condition.column).clone());
                     }
                 }
             }

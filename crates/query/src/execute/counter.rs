@@ -35,7 +35,9 @@ pub(super) async fn execute(
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = modify::Partitions { updates, used: 0 };
     let slices = &mut scratch.read.slices;
-    updates::add(plan, request.binding, moment, &Prior::default(), key, slices, &mut partitions)?;
+    let prior = Prior::default();
+    let add = || updates::add(plan, request.binding, moment, &prior, key, slices, &mut partitions);
+    updates::make(plan, request.binding, add).await?;
     let used = partitions.used;
     for update in &updates[..used] {
         mutation.clear();

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use model::token::murmur3_token;
-use reactor::in_slices;
 use replication::Consistency;
 use statement::prepare::modify::{ModifyPlan, Route};
 use statement::results;
@@ -16,7 +15,6 @@ use super::update_buffer::PartitionUpdate;
 use super::updates::{self, Moment, Updates};
 use super::write_guard;
 use super::{Part, Request, conditional, consistency, counter, json, routing};
-use crate::counts::Counts;
 use crate::engine::{Engine, WriteBuffers};
 use crate::load::Timed;
 use crate::{QueryError, Response};
@@ -111,12 +109,8 @@ pub(super) async fn write(
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = Partitions { updates, used: 0 };
     let slices = &mut scratch.read.slices;
-    let mut add = || updates::add(plan, request.binding, moment, prior, key, slices, &mut partitions);
-    if plan.restrictions.may_name_many() {
-        Box::pin(in_slices(&Counts::new(engine.ambient()), add)).await?;
-    } else {
-        add()?;
-    }
+    let add = || updates::add(plan, request.binding, moment, prior, key, slices, &mut partitions);
+    updates::make(plan, request.binding, add).await?;
     let used = partitions.used;
     if let Some(guards) = &engine.config().guardrails.writes {
         updates[..used].iter().try_for_each(|update| {

@@ -53,7 +53,7 @@ pub enum Attempt {
     Writing(Writing),
     /// The statement writes nothing: it is done.
     Nothing,
-    /// It does not qualify for [`When::Now`]: nothing was done.
+    /// It does not qualify for [`When::Now`], or takes long to be built: nothing was done.
     NotBegun,
 }
 
@@ -86,7 +86,7 @@ pub fn begin(
     // Checked before the write is built: a write that has to wait for its turn is built later.
     let replicator = engine.replicator();
     let may_begin = replicator.can_begin_writes();
-    if now && (plan.timeout.is_some() || !may_begin) {
+    if now && (plan.timeout.is_some() || !may_begin) || updates::has_long_values(plan, request.binding) {
         return Ok(Attempt::NotBegun);
     }
     let level = consistency::for_write(request.parameters.consistency)?;

@@ -17,7 +17,7 @@ use wire::values::ValueRef;
 use crate::QueryError;
 
 pub use multi_cell::field_path;
-use multi_cell::{grow, held, list_element, multi_cell};
+use multi_cell::{HeldList, grow, list_element, multi_cell};
 
 /// Largest time to live: 20 years (Cassandra's `Attributes.MAX_TTL`).
 pub const TTL_SECONDS_MAX: i32 = 20 * 365 * 24 * 3600;
@@ -152,11 +152,12 @@ fn fill(
         }
         let mut deletion = None;
         let mut elements = Vec::new();
+        let mut held = HeldList::default();
         for operation in group {
             match &operation.action {
                 Action::SetIndex(..) | Action::DeleteIndex(_) | Action::RemoveValues(_) => {
-                    let held = held(table, column, existing, deletion.is_some(), &elements);
-                    list_element(column, &operation.action, &held, binding, &mut elements)?;
+                    held.follow(table, column, existing.filter(|_| deletion.is_none()), &elements);
+                    list_element(column, &operation.action, &held.elements, binding, &mut elements)?;
                 }
                 action => multi_cell(column, action, stamp, binding, &mut deletion, &mut elements)?,
             }
@@ -186,6 +187,7 @@ fn append_elements(
     });
     let mut at = 0;
     while at < elements.len() {
+        steps.step();
         let mut winner = as_cell(column, stamp, &elements[at]);
         let mut next = at + 1;
         while next < elements.len()

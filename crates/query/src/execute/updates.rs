@@ -7,6 +7,7 @@ use model::mutation;
 use model::partition_key::PARTITION_KEY_BYTES_MAX;
 use model::token::murmur3_token;
 use model::{Liveness, Token};
+use reactor::in_slices;
 use statement::names;
 use statement::prepare::modify::ModifyPlan;
 use statement::restrictions::clause::Clause;
@@ -20,6 +21,7 @@ use super::prior::Prior;
 use super::row_writer::{self, Stamp, TTL_SECONDS_MAX};
 use super::update_buffer::PartitionUpdate;
 use crate::QueryError;
+use crate::counts::Counts;
 
 /// The timestamp of a request's writes if its statements give none.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +80,37 @@ pub fn add(
         write(plan, binding, &stamp, prior, rows, updates.of(plan, &key.key))?;
     }
     Ok(())
+}
+
+/// A bound collection of more bytes may have so many elements that its cells are made in slices.
+const LONG_VALUE_BYTES: usize = 16 << 10;
+
+/// Whether a long value is bound that may be for a collection.
+#[inline]
+pub fn has_long_values(plan: &ModifyPlan, binding: &Binding<'_>) -> bool {
+    let is_long =
+        |value: &ValueRef<'_>| matches!(value, ValueRef::Bytes(bytes) if bytes.len() > LONG_VALUE_BYTES);
+    plan.collections && binding.values.iter().any(is_long)
+}
+
+/// Calls `add`, which makes the writes of `plan` with these values: in slices if there may be many keys, rows or
+/// elements.
+///
+/// # Errors
+/// Those of `add`.
+pub async fn make<T>(
+    plan: &ModifyPlan,
+    binding: &Binding<'_>,
+    add: impl FnOnce() -> Result<T, QueryError>,
+) -> Result<T, QueryError> {
+    let takes_long = plan.long_text
+        || plan.needs_read()
+        || plan.restrictions.may_name_many()
+        || has_long_values(plan, binding);
+    if takes_long {
+        return Box::pin(in_slices(&Counts::new(binding.ambient), add)).await;
+    }
+    add()
 }
 
 /// The result of a plain statement ([`plain`]).

@@ -119,6 +119,12 @@ fn statements() -> Vec<(String, String)> {
             &format!("UPDATE that appends {count}"),
             format!("UPDATE t SET l = l + [{}] WHERE k = 9 AND c = 8", ints(count)),
         );
+        // After the UPDATE that appends to it.
+        let set = |n: usize| format!("l[{}] = {n}", n * 7919 % 1_000);
+        add(
+            &format!("UPDATE of {count} elements of a list"),
+            format!("UPDATE t SET {} WHERE k = 9 AND c = 8", joined(count, ", ", set)),
+        );
         add(
             &format!("UPDATE that takes {count} away"),
             format!("UPDATE t SET s = s - {{{}}} WHERE k = 9 AND c = 8", ints(count)),
@@ -312,7 +318,10 @@ fn the_longest_turns_of_the_worst_statements() {
 /// Each of these takes 20 ms or more in one go, and has no place where it would wait.
 #[test]
 fn statements_that_take_long_give_way_in_their_middle() {
-    const LONG: [&str; 5] = [
+    const LONG: [&str; 8] = [
+        "UPDATE that appends 20000",
+        "UPDATE of 20000 elements of a list",
+        "DELETE of IN times IN of 20000",
         "set literal of 20000 decimals",
         "calls inside calls",
         "a chain of 900 in a term",

@@ -3,6 +3,8 @@
 //! Rules and messages are those of Cassandra 5's `ColumnCondition`. Conditions on regular columns concern the
 //! row that the statement names, those on static columns the static row.
 
+use std::rc::Rc;
+
 use cql::ast::{
     ComparisonOperator, Condition as Raw, ConditionTarget, ConditionTest, IfClause, InValues, Term as RawTerm,
 };
@@ -28,8 +30,8 @@ pub enum Conditions {
 /// One condition on a column.
 #[derive(Debug)]
 pub struct Condition {
-    /// The column.
-    pub column: Column,
+    /// The column; conditions that follow each other share it.
+    pub column: Rc<Column>,
     /// The tested part of the column.
     pub part: Part,
     /// Type of the tested part.
@@ -112,8 +114,9 @@ impl Conditions {
             IfClause::None => None,
             IfClause::Exists => Some(Self::Exists),
             IfClause::Conditions(raw) => {
-                let mut conditions =
-                    raw.iter().map(|raw| condition(cx, raw)).collect::<Result<Vec<_>, _>>()?;
+                let mut last = None;
+                let prepared = raw.iter().map(|raw| condition(cx, raw, &mut last));
+                let mut conditions = prepared.collect::<Result<Vec<_>, _>>()?;
                 conditions.sort_by_key(|condition| condition.column.kind == ColumnKind::Static);
                 Some(Self::Columns(conditions))
             }
@@ -131,13 +134,22 @@ impl Conditions {
     }
 }
 
-fn condition(cx: &mut Context<'_>, raw: &Raw) -> Result<Condition, StatementError> {
+fn condition(
+    cx: &mut Context<'_>,
+    raw: &Raw,
+    last: &mut Option<Rc<Column>>,
+) -> Result<Condition, StatementError> {
     let invalid = |text: String| Err(StatementError::Invalid(text));
     let table: &Table = cx.table;
     let (ConditionTarget::Column(name)
     | ConditionTarget::Element { column: name, .. }
     | ConditionTarget::Field { column: name, .. }) = &raw.target;
-    let column = names::column(table, name)?.clone();
+    let found = names::column(table, name)?;
+    let column = match last {
+        Some(last) if last.id == found.id => Rc::clone(last),
+        _ => Rc::new(found.clone()),
+    };
+    *last = Some(Rc::clone(&column));
     if column.ty == CqlType::Counter {
         return Err(StatementError::invalid("Conditions on counters are not supported"));
     }

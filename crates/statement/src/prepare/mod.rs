@@ -31,6 +31,7 @@ use crate::StatementError;
 use crate::ambient::Ambient;
 use crate::names;
 use crate::results::ResultMetadata;
+use crate::steps;
 use crate::terms::prepare::{Context, Progress};
 use crate::terms::{BindSpecification, Call, MarkerOptions, Markers, Term, order};
 
@@ -114,6 +115,18 @@ impl Prepared {
             Plan::Select(plan) => (plan.point, plan.looks_in_memory) = (false, false),
             Plan::Modify(plan) => plan.plain = false,
             _ => {}
+        }
+    }
+
+    /// Has its writes made in slices, since the text is long. They take the plain road.
+    pub fn set_long(&mut self) {
+        let plans = match &mut self.plan {
+            Plan::Modify(plan) => std::slice::from_mut(&mut **plan),
+            Plan::Batch(plan) => &mut plan.statements[..],
+            _ => return,
+        };
+        for plan in plans {
+            (plan.plain, plan.long_text) = (false, true);
         }
     }
 
@@ -266,7 +279,9 @@ fn modification(
     ambient: &Ambient,
     mut markers: Markers,
 ) -> Result<Prepared, StatementError> {
-    let (plan, table) = modify_plan(&modification, names, ambient, &mut markers, None)?;
+    let planned = modify_plan(&modification, names, ambient, &mut markers, None);
+    steps::drop_values(modification);
+    let (plan, table) = planned?;
     let indexes = markers.partition_key_indexes(&table);
     finish(Plan::Modify(Box::new(plan)), markers, indexes)
 }

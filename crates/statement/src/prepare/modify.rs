@@ -55,6 +55,10 @@ pub struct ModifyPlan {
     pub route: Route,
     /// Whether the statement writes one row of one partition and nothing else.
     pub plain: bool,
+    /// Whether it writes collections of many cells.
+    pub collections: bool,
+    /// Whether its text is long, so that it may have many terms.
+    pub long_text: bool,
     /// Its writes, if it is plain and they are only values of markers.
     pub sets: Option<Box<[MarkerSet]>>,
     /// Its partition's key, if it is plain and the key is the value of one marker.
@@ -161,7 +165,7 @@ impl ConditionPlan {
             Conditions::Columns(columns) => {
                 for condition in columns {
                     if !shown.iter().any(|column| column.id == condition.column.id) {
-                        shown.push(condition.column.clone());
+                        shown.push((*condition.column).clone());
                     }
                 }
             }
@@ -348,8 +352,11 @@ fn assemble(
     let sets = if plain { marker_sets::of(&regulars) } else { None };
     let key = if plain { key_of_one_marker(table, &restrictions) } else { None };
     let only_row = plain && table.clustering_orders().is_empty() && restrictions.null_tail == 0;
+    let collections = regulars.iter().chain(&statics).any(|operation| operation.column.ty.is_multi_cell());
     Ok(ModifyPlan {
         plain,
+        collections,
+        long_text: false,
         sets,
         key: key.map(Box::new),
         only_row,

@@ -7,6 +7,7 @@ use model::{Column, CqlType, RowView, Table};
 use statement::functions::{Accumulator, AggregateKind};
 use statement::prepare::operation::Action;
 use statement::restrictions::clause::looked_for;
+use statement::steps::ShortSteps;
 use statement::terms::{Binding, Bound, Term};
 use wire::values::ValueRef;
 
@@ -50,6 +51,7 @@ pub(super) fn multi_cell<'a>(
     deletion: &mut Option<i64>,
     elements: &mut Vec<Element<'a>>,
 ) -> Result<(), QueryError> {
+    let steps = ShortSteps::default();
     match action {
         Action::Replace(term) => match term.bind(binding)? {
             Bound::Unset => {}
@@ -68,6 +70,7 @@ pub(super) fn multi_cell<'a>(
         Action::Remove(term) => {
             if let Bound::Value(value) = term.bind(binding)? {
                 for element in Elements::parse(&value).map_err(broken)? {
+                    steps.step();
                     let path = Cow::Owned(element.map_err(broken)?.to_vec());
                     elements.push(Element { path, value: None });
                 }
@@ -112,33 +115,49 @@ pub(super) fn multi_cell<'a>(
 /// Path and value of an element of a list.
 type Held = (Vec<u8>, Vec<u8>);
 
-/// The elements of a list with the statement's changes so far, in order.
-pub(super) fn held(
-    table: &Table,
-    column: &Column,
-    existing: Option<RowView<'_>>,
-    deleted: bool,
-    pending: &[Element<'_>],
-) -> Vec<Held> {
-    let mut held: Vec<Held> = match existing {
-        Some(row) if !deleted => cells::of(row, column)
-            .map(|cell| (cell.path.unwrap_or_default().to_vec(), cell.value().unwrap_or_default().to_vec()))
-            .collect(),
-        _ => Vec::new(),
-    };
-    for element in pending {
-        held.retain(|(path, _)| path.as_slice() != &*element.path);
-        if let Some(value) = &element.value {
-            held.push((element.path.to_vec(), value.to_vec()));
-        }
-    }
-    if !pending.is_empty() {
-        held.sort_by(|(a, _), (b, _)| table.compare_paths(column.id, a, b));
-    }
-    held
+/// The elements of a list with the statement's changes so far.
+#[derive(Debug, Default)]
+pub(super) struct HeldList {
+    /// In the order of their paths.
+    pub(super) elements: Vec<Held>,
+    /// Whether the stored elements are among them, and how many changes are.
+    taken: (bool, usize),
 }
 
-/// Changes elements of a list, which are found by its previous contents.
+impl HeldList {
+    /// Takes the stored elements, and the changes that came since it was called last. `existing` is the stored
+    /// row, unless the statement deletes the list.
+    pub(super) fn follow(
+        &mut self,
+        table: &Table,
+        column: &Column,
+        existing: Option<RowView<'_>>,
+        changes: &[Element<'_>],
+    ) {
+        let steps = ShortSteps::default();
+        if self.taken.0 != existing.is_some() {
+            let stored = existing.into_iter().flat_map(|row| cells::of(row, column));
+            let stored = stored.inspect(|_| steps.step());
+            let part = |bytes: Option<&[u8]>| bytes.unwrap_or_default().to_vec();
+            self.elements = stored.map(|cell| (part(cell.path), part(cell.value()))).collect();
+            self.taken = (existing.is_some(), 0);
+        }
+        for change in &changes[self.taken.1..] {
+            reactor::give_way();
+            let place = self
+                .elements
+                .binary_search_by(|(path, _)| table.compare_paths(column.id, path, &change.path));
+            match (place, &change.value) {
+                (Ok(at), Some(value)) => self.elements[at].1 = value.to_vec(),
+                (Ok(at), None) => drop(self.elements.remove(at)),
+                (Err(at), Some(value)) => self.elements.insert(at, (change.path.to_vec(), value.to_vec())),
+                (Err(_), None) => {}
+            }
+        }
+        self.taken.1 = changes.len();
+    }
+}
+
 pub(super) fn list_element<'a>(
     column: &Column,
     action: &'a Action,
@@ -187,7 +206,9 @@ pub(super) fn list_element<'a>(
             // Compared as bytes: of equal values written in two ways (1.0 and 1.00) only the named one is
             // removed.
             gone.sort_unstable();
+            let steps = ShortSteps::default();
             for (path, value) in held {
+                steps.step();
                 if gone.binary_search(&&value[..]).is_ok() {
                     elements.push(Element { path: Cow::Owned(path.clone()), value: None });
                 }
@@ -218,6 +239,7 @@ pub(super) fn spread(
     elements: &mut Vec<Element<'_>>,
 ) -> Result<(), QueryError> {
     let owned = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
+    let steps = ShortSteps::default();
     match &column.ty {
         CqlType::List { .. } => {
             let mut values: Vec<&[u8]> =
@@ -227,6 +249,7 @@ pub(super) fn spread(
                 values.reverse();
             }
             for value in values {
+                steps.step();
                 let path =
                     if prepend { binding.ambient.prepend_timeuuid() } else { binding.ambient.timeuuid() };
                 elements.push(Element { path: owned(path.as_bytes()), value: Some(owned(value)) });
@@ -234,12 +257,14 @@ pub(super) fn spread(
         }
         CqlType::Set { .. } => {
             for element in Elements::parse(&value).map_err(broken)? {
+                steps.step();
                 let path = owned(element.map_err(broken)?);
                 elements.push(Element { path, value: Some(Cow::Borrowed(&[])) });
             }
         }
         CqlType::Map { .. } => {
             for entry in Entries::parse(&value).map_err(broken)? {
+                steps.step();
                 let (key, value) = entry.map_err(broken)?;
                 elements.push(Element { path: owned(key), value: Some(owned(value)) });
             }
