@@ -178,3 +178,21 @@ fn positions_count_lines_and_utf16_units() {
     assert_eq!(error.position, Some(Position { line: 1, column: 12 }));
     assert_eq!(parse_statement("").expect_err("nothing").position, Some(Position::END));
 }
+
+/// Few assignments are compared with each other, more are looked up: both find the same.
+#[test]
+fn an_update_of_any_length_contradicts_itself_nowhere() {
+    for count in [1, 2, 31, 32, 33, 200] {
+        let others: String = (0..count).map(|at| format!("c{at}[0] = 1, u.f{at} = 1, ")).collect();
+        let update = |last: &str| format!("UPDATE t SET {others}{last} WHERE k = 1");
+        for fitting in ["c0[0] = 2", "c0 = c0 + {1}", "u.other = 1", "u2.f0 = 1", "last = 1"] {
+            assert!(parse_statement(&update(fitting)).is_ok(), "{count} {fitting}");
+        }
+        for (column, contradicting) in [("c0", "c0 = {1}"), ("u", "u.f0 = 2"), ("u", "u = {f: 1}")] {
+            let error = parse_statement(&update(contradicting)).expect_err(contradicting).to_string();
+            assert!(error.contains(&format!("Multiple incompatible setting of column {column}")), "{error}");
+        }
+        let whole_first = format!("UPDATE t SET last = 1, {others}last[0] = 1 WHERE k = 1");
+        assert!(parse_statement(&whole_first).is_err(), "{count}");
+    }
+}

@@ -2,6 +2,8 @@
 //!
 //! Used by `statement`. Invariant: a parsed UPDATE sets no column twice in incompatible ways.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Parse, Parser};
 use crate::ast::{
     Assignment, AssignmentOperation, Attribute, Batch, BatchKind, Constant, ConstantKind, Delete,
@@ -10,6 +12,9 @@ use crate::ast::{
 };
 use crate::keyword::Keyword;
 use crate::lexer::TokenKind;
+
+/// Assignments of an UPDATE that are compared with each other; more are looked up by their columns.
+const COMPARED_MAX: usize = 32;
 
 impl Parser<'_> {
     /// INSERT in either form; the keyword is next.
@@ -105,10 +110,17 @@ impl Parser<'_> {
         let table = self.table_name()?;
         let attributes = self.using_clause(Self::write_attribute)?;
         self.expect(Keyword::Set)?;
-        let mut assignments: Vec<Assignment> = Vec::new();
+        let (mut assignments, mut many): (Vec<Assignment>, _) = (Vec::new(), Assigned::default());
         loop {
             let assignment = self.assignment()?;
-            if assignments.iter().any(|earlier| conflict(earlier, &assignment)) {
+            if assignments.len() == COMPARED_MAX {
+                assignments.iter().for_each(|earlier| assert!(!many.add(earlier), "no two contradict"));
+            }
+            let contradicts = match assignments.len() {
+                0..COMPARED_MAX => assignments.iter().any(|earlier| conflict(earlier, &assignment)),
+                _ => many.add(&assignment),
+            };
+            if contradicts {
                 let column = assignment.column;
                 return Err(self.message(format!("Multiple incompatible setting of column {column}")));
             }
@@ -312,6 +324,31 @@ impl Parser<'_> {
             parser.only_timeout()
         })?;
         Ok(PruneMaterializedView { view, where_clause, attributes })
+    }
+}
+
+/// What an UPDATE of many assignments has set so far: columns, each with whether its whole value was set, and
+/// fields.
+#[derive(Default)]
+struct Assigned {
+    columns: BTreeMap<Ident, bool>,
+    fields: BTreeSet<(Ident, Ident)>,
+}
+
+impl Assigned {
+    /// Adds an assignment; returns whether it contradicts an earlier one, as [`conflict`] says.
+    fn add(&mut self, assignment: &Assignment) -> bool {
+        let Assignment { column, operation } = assignment;
+        let is_whole = matches!(operation, AssignmentOperation::Set(_));
+        if self.columns.insert(column.clone(), is_whole).is_some_and(|was_whole| was_whole || is_whole) {
+            return true;
+        }
+        match operation {
+            AssignmentOperation::SetField { field, .. } => {
+                !self.fields.insert((column.clone(), field.clone()))
+            }
+            _ => false,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use model::clustering::{Clustering, Slice, compare_clusterings};
 use model::deletion::LocalSeconds;
 use model::partition_key::DecoratedKey;
 use model::{Column, ColumnId, ColumnKind, RowView, Table};
-use reactor::Deadline;
+use reactor::{Deadline, give_way, in_slices};
 use replication::lwt::Current;
 use replication::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest, ReplicationError};
 use smallvec::SmallVec;
@@ -32,8 +32,12 @@ use super::update_buffer::PartitionUpdate;
 use super::updates::{self, Moment, Updates};
 use super::write_guard;
 use super::{Part, Request, consistency, routing};
+use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::{QueryError, Response};
+
+/// Statements of a batch that are bound in one go.
+const PARTS_AT_ONCE: usize = 64;
 
 /// Executes one conditional modification and appends its rows.
 ///
@@ -51,7 +55,7 @@ pub(super) async fn single(
     let timeout = updates::timeout(plan.timeout.as_ref(), request.binding)?;
     let parts = [Part { plan, binding: *request.binding }];
     let guards = engine.config().guardrails.writes.as_deref();
-    let mut cas = Cas::new(&parts, request.now, guards)?;
+    let mut cas = Cas::make(engine, &parts, request.now, guards).await?;
     match cas.run(engine, request, timeout, out).await? {
         None => append_applied(&condition.applied, request, out),
         Some(current) => cas.append_rejected(&condition.rejected, &condition.shown, &current, request, out),
@@ -71,7 +75,7 @@ pub(super) async fn batch(
     out: &mut Response,
 ) -> Result<(), QueryError> {
     let guards = engine.config().guardrails.writes.as_deref();
-    let mut cas = Cas::new(parts, request.now, guards)?;
+    let mut cas = Cas::make(engine, parts, request.now, guards).await?;
     let current = cas.run(engine, request, timeout, out).await?;
     let table = &parts[0].plan.table;
     match current {
@@ -147,6 +151,20 @@ struct Cas<'a> {
 }
 
 impl<'a> Cas<'a> {
+    /// As [`Cas::new`], in slices if there may be many conditions or statements.
+    async fn make(
+        engine: &Engine,
+        parts: &'a [Part<'a>],
+        now: LocalSeconds,
+        guards: Option<&'a WriteGuardrails>,
+    ) -> Result<Self, QueryError> {
+        if parts.len() > PARTS_AT_ONCE || parts.iter().any(|part| part.plan.long_text) {
+            let new = || Self::new(parts, now, guards);
+            return Box::pin(in_slices(&Counts::new(engine.ambient()), new)).await;
+        }
+        Self::new(parts, now, guards)
+    }
+
     fn new(
         parts: &'a [Part<'a>],
         now: LocalSeconds,
@@ -167,6 +185,7 @@ impl<'a> Cas<'a> {
             warnings: Vec::new(),
         };
         for (at, part) in parts.iter().enumerate() {
+            give_way();
             cas.add(part, at == 0)?;
         }
         let orders = table.clustering_orders();
@@ -224,6 +243,7 @@ impl<'a> Cas<'a> {
             Conditions::Exists => self.exists(clustering, true),
             Conditions::Columns(conditions) => {
                 for condition in conditions {
+                    give_way();
                     let bound = BoundCondition::bind(condition, binding)?;
                     let row =
                         if condition.column.kind == ColumnKind::Static { None } else { clustering.clone() };

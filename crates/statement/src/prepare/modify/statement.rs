@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use cql::ast::{self, AssignmentOperation, Relation, RelationTarget};
+use cql::ast::{self, Relation, RelationTarget};
 use model::{ColumnKind, Table};
 
 use super::super::condition::Conditions;
@@ -57,20 +57,12 @@ pub(super) fn update(
     condition: Option<&Conditions>,
 ) -> Result<Parts, StatementError> {
     let mut operations: Vec<Operation> = Vec::with_capacity(update.assignments.len());
-    for (at, assignment) in update.assignments.iter().enumerate() {
+    // The parser has refused assignments that contradict each other.
+    for assignment in &update.assignments {
         let column = names::column(table, &assignment.column)?;
         if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return Err(StatementError::Invalid(format!(
                 "PRIMARY KEY part {} found in SET part",
-                column.name
-            )));
-        }
-        let clashes = update.assignments[..at].iter().any(|other| {
-            other.column == assignment.column && !compatible(&other.operation, &assignment.operation)
-        });
-        if clashes {
-            return Err(StatementError::Invalid(format!(
-                "Multiple incompatible setting of column {}",
                 column.name
             )));
         }
@@ -80,16 +72,6 @@ pub(super) fn update(
     let relations = &update.where_clause.relations;
     let restrictions = restrictions::prepare(cx, StatementKind::Update, relations, only_static, false)?;
     Ok(Parts { kind: StatementKind::Update, operations, restrictions })
-}
-
-fn compatible(a: &AssignmentOperation, b: &AssignmentOperation) -> bool {
-    match (a, b) {
-        (AssignmentOperation::Set(_), _) | (_, AssignmentOperation::Set(_)) => false,
-        (AssignmentOperation::SetField { field: a, .. }, AssignmentOperation::SetField { field: b, .. }) => {
-            a != b
-        }
-        _ => true,
-    }
 }
 
 pub(super) fn delete(
