@@ -272,6 +272,7 @@ pub fn compact_row(row: RowView<'_>, active: DeletionTime, purge: &Purge, out: &
             marker = Liveness::NONE;
         }
     }
+    out.reserve(row.as_bytes().len());
     let mut builder = RowBuilder::new(out, marker, kept_deletion);
     let mut shadow = Shadow::new(full_deletion);
     let mut any = false;

@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use cluster::Nodes;
 use cluster::maps::Routing;
+use cluster::nodes::NodeRecord;
 use model::tablet::{NodeNumber, Replica, TabletId};
 use model::{Table, Token};
 use smallvec::SmallVec;
@@ -397,10 +398,18 @@ impl<'n> Near<'n> {
         (replica, since): (Replica, u64),
         scope: Scope,
     ) -> Found {
-        let replica = self.place_of(replica);
-        let distance = self.distance_of(replica);
+        let is_own = replica.node == self.own.node;
+        let node = if is_own { None } else { self.nodes.get(&replica.node) };
+        let replica = place_of(replica, node);
+        let distance = match is_own {
+            true if replica == self.own => Distance::Here,
+            true => Distance::Node,
+            false => self.distance_of(node),
+        };
         let is_up = distance <= Distance::Node || replicator.peers().is_up(replica);
-        let place = counts.place_of(self.data_center_of(replica));
+        // Empty for a node of which nothing is known.
+        let data_center = node.map_or("", |node| &node.data_center);
+        let place = counts.place_of(if is_own { self.data_center } else { data_center });
         let counts_at_all = counts.is_simple() || place.is_some();
         let is_local = distance < Distance::Far;
         let share = match scope {
@@ -414,40 +423,22 @@ impl<'n> Near<'n> {
         Found { planned: Planned { replica, since, share, distance, is_up }, place, counts_at_all }
     }
 
-    /// The data center of a replica; empty for a node of which nothing is known.
-    fn data_center_of(&self, replica: Replica) -> &str {
-        if replica.node == self.own.node {
-            return self.data_center;
+    /// How far another node is; `None` is one of which nothing is known.
+    fn distance_of(&self, node: Option<&NodeRecord>) -> Distance {
+        match node {
+            Some(node) if node.data_center != self.data_center => Distance::Far,
+            Some(node) if self.rack == Some(&node.rack) => Distance::Rack,
+            Some(_) => Distance::DataCenter,
+            None => Distance::Far,
         }
-        self.nodes.get(&replica.node).map_or("", |node| node.data_center.as_str())
     }
+}
 
-    /// Where a replica is at its node's present start: one on a shard that this start has not is on a
-    /// remaining one, until the map is changed.
-    fn place_of(&self, replica: Replica) -> Replica {
-        let Some(node) = self.nodes.get(&replica.node) else { return replica };
-        if replica.node == self.own.node || node.shards == 0 {
-            return replica;
-        }
-        Replica { shard: replica.shard % node.shards, ..replica }
-    }
-
-    fn distance_of(&self, replica: Replica) -> Distance {
-        if replica == self.own {
-            return Distance::Here;
-        }
-        if replica.node == self.own.node {
-            return Distance::Node;
-        }
-        match self.nodes.get(&replica.node) {
-            Some(node) if node.data_center == self.data_center => {
-                if self.rack == Some(&node.rack) {
-                    Distance::Rack
-                } else {
-                    Distance::DataCenter
-                }
-            }
-            _ => Distance::Far,
-        }
+/// Where a replica on another node is at that node's present start: one on a shard that this start has not is
+/// on a remaining one, until the map is changed.
+fn place_of(replica: Replica, node: Option<&NodeRecord>) -> Replica {
+    match node {
+        Some(node) if node.shards > 0 => Replica { shard: replica.shard % node.shards, ..replica },
+        _ => replica,
     }
 }

@@ -24,6 +24,8 @@ use crate::token::Token;
 
 /// The version of the algorithm that this code makes.
 pub const DIGEST_VERSION: u32 = 2;
+/// Room for what is hashed of a partition or a row beside its columns, unless keys are long.
+const FRAME_BYTES: usize = 128;
 
 /// A digest of a version that this code does not make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -74,8 +76,8 @@ impl Digest {
             partition: DeletionTime::LIVE,
             range: DeletionTime::LIVE,
             hashed: DeletionTime::LIVE,
-            begin: Vec::new(),
-            frame: Vec::new(),
+            begin: Vec::with_capacity(FRAME_BYTES),
+            frame: Vec::with_capacity(FRAME_BYTES),
             row: Vec::new(),
         })
     }
@@ -101,23 +103,21 @@ impl Digest {
     /// A row of the partition.
     pub fn row(&mut self, clustering: &[u8], row: RowView<'_>) {
         let active = deletion(self.partition, self.range);
+        let is_plain = active.is_live() && row.is_plain();
+        self.row.clear();
+        let has_any =
+            if is_plain { !row.is_empty() } else { compact_row(row, active, &self.purge, &mut self.row) };
+        if !has_any {
+            return;
+        }
+        self.hash_begin();
+        let bytes = if is_plain { row.as_bytes() } else { &self.row };
         self.frame.clear();
         self.frame.push(b'R');
         append_sized(&mut self.frame, clustering);
-        if active.is_live() && row.is_plain() {
-            if row.is_empty() {
-                return;
-            }
-            append_sized(&mut self.frame, row.as_bytes());
-        } else {
-            self.row.clear();
-            if !compact_row(row, active, &self.purge, &mut self.row) {
-                return;
-            }
-            append_sized(&mut self.frame, &self.row);
-        }
-        self.hash_begin();
+        append_length(&mut self.frame, bytes);
         self.hash.update(&self.frame);
+        self.hash.update(bytes);
     }
 
     /// From `at` on the range deletion `range` is in force.
@@ -177,9 +177,13 @@ impl Digest {
 }
 
 fn append_sized(out: &mut Vec<u8>, bytes: &[u8]) {
+    append_length(out, bytes);
+    out.extend_from_slice(bytes);
+}
+
+fn append_length(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = u32::try_from(bytes.len()).expect("a part of a mutation is shorter than a frame");
     out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(bytes);
 }
 
 fn append_deletion(out: &mut Vec<u8>, deletion: DeletionTime) {

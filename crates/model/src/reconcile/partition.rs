@@ -40,7 +40,8 @@ impl PartitionContents {
     pub fn merge(table: &Table, mutations: &[MutationView<'_>]) -> Self {
         let orders = table.clustering_orders();
         let mut whole = DeletionTime::LIVE;
-        let (mut statics, mut rows, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut statics, mut ranges) = (Vec::new(), Vec::new());
+        let mut rows = Vec::with_capacity(mutations.iter().map(MutationView::row_count).sum());
         for mutation in mutations {
             whole = deletion(whole, mutation.deletion);
             statics.extend(mutation.static_row());

@@ -6,7 +6,6 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,7 +27,10 @@ use crate::replicator::{Replicator, here};
 use crate::speculation::Kind;
 use crate::tally::{Ended, Share, Tally};
 
-type Asked = Pin<Box<dyn Future<Output = Result<Reply, ReplicaFailure>>>>;
+type Asked<'q> = Pin<Box<dyn Future<Output = Result<Reply, ReplicaFailure>> + 'q>>;
+
+/// Room for the request of a page of one row.
+const REQUEST_BYTES: usize = 192;
 
 /// One page that is asked for.
 pub(super) struct Question<'a> {
@@ -54,7 +56,7 @@ pub(super) enum More {
     At(Deadline),
 }
 
-impl Question<'_> {
+impl<'a> Question<'a> {
     /// The kind of the read.
     pub(super) fn kind(&self) -> Kind {
         match self.command.range {
@@ -91,18 +93,18 @@ impl Question<'_> {
     }
 
     /// The request to one replica.
-    fn of(&self, planned: &Planned, want: Want) -> Asked {
+    fn of(&self, planned: &Planned, want: Want) -> Asked<'a> {
         let planned = *planned;
         let verb = if want == Want::Digest { Verb::Digest } else { Verb::Read };
         let (deadline, page) = (self.deadline, self.page);
         if planned.distance == Distance::Here {
-            let (replicator, command, since) = (self.replicator.clone(), self.command.clone(), planned.since);
+            let (replicator, command, since) = (self.replicator, self.command, planned.since);
             return Box::pin(async move {
-                check_tenancies(&replicator, &command, since)?;
-                page_here(&replicator, &command, page, want).await
+                check_tenancies(replicator, command, since)?;
+                page_here(replicator, command, page, want).await
             });
         }
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(REQUEST_BYTES);
         let digest = if want == Want::Contents { 0 } else { DIGEST_VERSION as u8 };
         encode(self.command, &self.page, (self.plan.version(), planned.since), digest, &mut body);
         if planned.distance == Distance::Node {
@@ -112,9 +114,9 @@ impl Question<'_> {
                 let served = replicator.serve(verb, &body, deadline).await;
                 served.map_err(|fault| ReplicaFailure::of_peer(PeerError::from(fault)))
             });
-            let command = self.command.clone();
+            let command = self.command;
             return Box::pin(async move {
-                reply(&command, want, call.await.unwrap_or_else(|error| Err(error.into())))
+                reply(command, want, call.await.unwrap_or_else(|error| Err(error.into())))
             });
         }
         let is_scan = reactor::current_group() == Group::SCAN;
@@ -125,7 +127,7 @@ impl Question<'_> {
         storage::note(|| {
             format!("Asking node {node} for {}", if verb == Verb::Digest { "a digest" } else { "rows" })
         });
-        let (command, speeds) = (self.command.clone(), Rc::clone(self.replicator.speeds()));
+        let (command, speeds) = (self.command, self.replicator.speeds());
         // Pages of ranges take as long as there is to read: they tell nothing of the node.
         let is_timed = self.kind() == Kind::Partition;
         Box::pin(async move {
@@ -138,17 +140,17 @@ impl Question<'_> {
             if let Some(timed) = timed {
                 timed.end(answer.as_ref().map(drop).map_err(|error| error.kind));
             }
-            reply(&command, want, answer.map_err(ReplicaFailure::of_peer))
+            reply(command, want, answer.map_err(ReplicaFailure::of_peer))
         })
     }
 }
 
 /// A request to one replica.
-struct Request {
+struct Request<'a> {
     planned: Planned,
     want: Want,
     begun: Instant,
-    answer: Asked,
+    answer: Asked<'a>,
 }
 
 /// A question that some replicas have answered. Requests to others are given up with it.
@@ -157,7 +159,7 @@ struct Asking<'q, 'a> {
     tally: Tally,
     replies: Replies,
     spares: SmallVec<[Planned; 5]>,
-    under_way: SmallVec<[Request; 5]>,
+    under_way: SmallVec<[Request<'a>; 5]>,
     /// The replica that was asked beyond those that the level needs.
     more: Option<Replica>,
 }

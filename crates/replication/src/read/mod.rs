@@ -52,7 +52,7 @@ fn level_is_serial(level: Consistency) -> bool {
 enum Served {
     /// This shard alone.
     Here,
-    /// This shard and others.
+    /// This shard and others, or others alone where nobody counts this shard's reads.
     WithOthers,
     /// Others.
     Elsewhere,
@@ -224,6 +224,11 @@ impl Replicator {
         token: Token,
         level: Consistency,
     ) -> Result<Serving, ReplicationError> {
+        let required = self.with_counts(table, |counts| level.required(counts));
+        if required > 1 && !admission::may_be_limited(table) {
+            // Whether so many can answer is seen when they are asked.
+            return Ok(Serving { required, served: Served::WithOthers, routing: None });
+        }
         let plan = self.plan(table, token, level)?;
         let served = match plan.replicas[0].distance {
             Distance::Here if plan.is_served_by_nearest() => Served::Here,

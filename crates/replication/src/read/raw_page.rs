@@ -214,6 +214,7 @@ impl RawConsumer for RawPage<'_> {
         self.stored_bytes += clustering.len() + row.as_bytes().len() + ELEMENT_BYTES;
         if self.of.contents {
             let Current { rows, ends, .. } = &mut self.current;
+            rows.reserve(clustering.len() + row.as_bytes().len());
             rows.extend_from_slice(clustering);
             let clustering_end = rows.len();
             rows.extend_from_slice(row.as_bytes());

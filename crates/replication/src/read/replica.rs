@@ -20,6 +20,9 @@ use super::raw_page::{PageOf, RawPage};
 use crate::error::ReplicaFailure;
 use crate::replicator::Replicator;
 
+/// Room for an answer of one row.
+const ANSWER_BYTES: usize = 1024;
+
 /// What one replica sent.
 pub(super) enum Reply {
     /// Contents, as `wire::node::answer` has them, and their digest if it was asked for.
@@ -53,7 +56,7 @@ pub(super) async fn page_here(
             Some(digest.map_err(|error| ReplicaFailure::Failed(error.to_string()))?)
         }
     };
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(if want == Want::Digest { 0 } else { ANSWER_BYTES });
     let mut raw = RawPage::new(PageOf { contents: want != Want::Digest, ..page }, digest, &mut out);
     replicator.storage().read_raw(command, &mut raw).await?;
     let digest = raw.finish();
