@@ -114,7 +114,8 @@ class Copy(ShellTest):
         self.assertIn("(2 skipped)", out)
         self.assertEqual(sorted(line.strip() for line in out.splitlines() if re.match(r" +\d+ \|", line)), ["3 | 30 | null", "4 | 40 | null", "5 | 50 | null"])
         self.assertRegex(out, r"(?m)^ +(1000|99\d)$")
-        code, out, err = run("-k", "k", stdin="TRUNCATE few;\nCOPY few FROM STDIN;\n1,1,a\n2,2,b\n\\.\nSELECT k FROM few;\n")
+        lines = "TRUNCATE few;\nCOPY few FROM STDIN;\n1,1,a\n2,2,b\n\\.\nSELECT k FROM few;\n"
+        code, out, err = run("-k", "k", stdin=lines, folder=self.folder)
         self.assertEqual((code, err), (0, ""))
         self.assertIn("2 rows imported", out)
         self.assertIn("(2 rows)", out)
