@@ -204,6 +204,11 @@ impl Keyword {
     }
 }
 
+/// Every keyword, in lower case, sorted.
+pub fn spellings() -> impl Iterator<Item = &'static str> {
+    BY_SPELLING.iter().map(|(spelling, _)| *spelling)
+}
+
 /// Bytes of a [`key`]; no spelling is longer.
 const KEY_BYTES: usize = size_of::<u128>();
 

@@ -300,6 +300,25 @@ fn scan(text: &str, hidden: bool, give_way: fn()) -> Tokens {
     Tokens { tokens, fault }
 }
 
+/// Calls `take` with every token, hidden ones included, whatever stands between tokens. Returns the offset of
+/// the string, name or comment in which the text ends, if it ends in one.
+pub(crate) fn scan_loosely(text: &str, mut take: impl FnMut(Token)) -> Option<usize> {
+    let mut lexer = Rule::lexer_with_extras(text, GiveWay(|| ()));
+    while let Some(rule) = lexer.next() {
+        let span = lexer.span();
+        match rule {
+            Ok(rule) => take(Token { kind: kind_of(rule, lexer.slice()), start: span.start, end: span.end }),
+            Err(()) => {
+                let rest = text.get(span.start..).unwrap_or_default();
+                if ["'", "\"", "$$", "/*", "--", "//"].iter().any(|opening| rest.starts_with(opening)) {
+                    return Some(span.start);
+                }
+            }
+        }
+    }
+    None
+}
+
 fn kind_of(rule: Rule, slice: &str) -> TokenKind {
     match rule {
         Rule::Space | Rule::LineComment | Rule::BlockComment => TokenKind::Hidden,

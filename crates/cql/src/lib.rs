@@ -13,8 +13,10 @@ mod lexer;
 mod parser;
 mod print;
 pub mod reserved;
+pub mod split;
 
 pub use error::{Position, SyntaxError};
+pub use keyword::spellings;
 pub use lexer::TOKENS_MAX;
 pub use parser::{
     BIND_MARKERS_MAX, CHAIN_LENGTH_MAX, NESTING_DEPTH_MAX, SameNames, parse_statement, parse_statement_as,

@@ -6,11 +6,13 @@
 //! output, progress and errors to standard error; the exit code is whether the result is good. Invariant: no
 //! tool writes to a table file, and no content of a file or of an answer makes a tool panic.
 
+mod client;
 pub mod ctl;
 pub mod io_setup;
 pub mod local;
 mod output;
 pub mod perf;
+pub mod shell;
 pub mod sstable;
 pub mod stress;
 
@@ -28,6 +30,8 @@ pub enum Tool {
     IoSetup(io_setup::IoSetupOptions),
     /// Load a server with cassandra-stress' command lines
     Stress(stress::StressCommand),
+    /// Talk CQL to a node, as with cqlsh: at a terminal, from a file, or a statement
+    Shell(shell::ShellCommand),
     /// Ask and tell a node, with nodetool's verbs
     Ctl(ctl::CtlCommand),
     /// Start several nodes on this machine as one cluster, and end them together
@@ -41,6 +45,7 @@ impl Tool {
             Self::Sstable(command) => command.run(),
             Self::IoSetup(options) => options.run(),
             Self::Stress(command) => command.run(),
+            Self::Shell(command) => command.run(),
             Self::Ctl(command) => command.run(),
             Self::Local(command) => command.run(),
         }

@@ -12,7 +12,6 @@
 
 mod action;
 mod arguments;
-mod client;
 mod cluster;
 mod console;
 mod distribution;
@@ -21,7 +20,6 @@ mod generate;
 mod operation;
 mod options;
 mod partition;
-mod pipe;
 mod predefined;
 mod profile;
 mod random;
@@ -35,6 +33,7 @@ use std::process::ExitCode;
 use clap::Args;
 use reactor::{Config, DriverChoice};
 
+use crate::client::ClientError;
 use arguments::Arguments;
 use console::tell;
 use settings::{Settings, Work};
@@ -65,7 +64,10 @@ enum StressError {
     /// A feature of cassandra-stress that this tool lacks.
     #[error("not supported: {0}")]
     Unsupported(String),
-    /// The network or a file failed.
+    /// No connection, or no good answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A file failed.
     #[error("{what}: {source}")]
     Io {
         /// The action that failed.
@@ -80,31 +82,6 @@ enum StressError {
         host: String,
         /// The system's error.
         reason: String,
-    },
-    /// A server ended a connection.
-    #[error("{what}: the server closed the connection")]
-    Closed {
-        /// The action that failed.
-        what: String,
-    },
-    /// No answer in time.
-    #[error("{what}: no answer in time")]
-    TimedOut {
-        /// The awaited event.
-        what: String,
-    },
-    /// Bytes that are not a response.
-    #[error("the server does not speak the protocol: {0}")]
-    Protocol(#[from] wire::ProtocolError),
-    /// The server returned an error.
-    #[error("{message} (error {code:#06x}: {what})")]
-    Server {
-        /// The request.
-        what: String,
-        /// The protocol's error code.
-        code: i32,
-        /// Its text.
-        message: String,
     },
     /// An answer of another kind than expected.
     #[error("{what}: not the answer expected")]

@@ -13,7 +13,6 @@ use reactor::{Group, now};
 use wire::client::ClientConnection;
 
 use super::StressError;
-use super::client::Client;
 use super::cluster::{self, Cluster};
 use super::console::{Console, TextFile, tell};
 use super::engine::{LoadEngine, Plan, Recovery};
@@ -23,6 +22,7 @@ use super::profile::Profile;
 use super::report::{HEADER, HistogramLog, Interval, Sample, Uncertainty, summary};
 use super::seeds::SeedManager;
 use super::settings::{End, Predefined as What, Settings, Threads, Truncate, Work};
+use crate::client::{Client, ClientError};
 use servers::Connected;
 
 /// Operations that warm up on each server, at most.
@@ -368,7 +368,9 @@ async fn create_schema(control: &mut Client, settings: &Settings) -> Result<(), 
     control.execute(&format!("USE \"{keyspace}\"")).await?;
     execute_once(control, &settings.schema.create_standard(columns)).await?;
     match execute_once(control, &settings.schema.create_counter(columns)).await {
-        Err(StressError::Server { message, .. }) if settings.command.work == Work::Single(What::Write) => {
+        Err(StressError::Client(ClientError::Server { message, .. }))
+            if settings.command.work == Work::Single(What::Write) =>
+        {
             eprintln!("counter1 was not created: {message}");
             Ok(())
         }
@@ -380,7 +382,7 @@ async fn create_schema(control: &mut Client, settings: &Settings) -> Result<(), 
 pub(super) async fn execute_once(control: &mut Client, statement: &str) -> Result<(), StressError> {
     match control.execute(statement).await {
         // ALREADY_EXISTS
-        Err(StressError::Server { code: 0x2400, .. }) => Ok(()),
-        other => other,
+        Err(ClientError::Server { code: 0x2400, .. }) => Ok(()),
+        other => Ok(other?),
     }
 }

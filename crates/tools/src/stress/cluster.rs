@@ -13,8 +13,8 @@ use model::token::{murmur3_token, shard_of};
 use wire::extensions::ReceivedTablet;
 
 use super::StressError;
-use super::client::{Client, Landed, Row};
 use super::settings::{Nodes, Settings};
+use crate::client::{Client, ClientError, Landed, Row};
 
 /// Most tablets that are remembered; other requests are routed by the ring.
 const TABLETS_MAX: usize = 1 << 20;
@@ -67,14 +67,14 @@ pub(super) fn addresses(nodes: &Nodes, port: u16) -> Result<Vec<(String, SocketA
 pub(super) async fn first_client(settings: &Settings) -> Result<Client, StressError> {
     let mut last = None;
     for (_, address) in addresses(&settings.nodes, settings.ports.native)? {
-        match Client::open(address, &settings.mode).await {
+        match Client::open(address, &settings.mode.client()).await {
             Ok((client, _)) => return Ok(client),
             // A login refused by one server is refused by the others.
-            Err(error @ StressError::Server { .. }) => return Err(error),
+            Err(error @ ClientError::Server { .. }) => return Err(error.into()),
             Err(error) => last = Some(error),
         }
     }
-    Err(last.unwrap_or_else(|| StressError::Usage("no node is named".to_owned())))
+    Err(last.map_or_else(|| StressError::Usage("no node is named".to_owned()), StressError::Client))
 }
 
 fn text(row: &Row, column: usize) -> String {
@@ -276,7 +276,7 @@ pub(super) async fn connect(
     let mut attempts = 0;
     while clients.len() < wanted.max(on_shard.len()) {
         attempts += 1;
-        let (client, landed) = Client::open(host.address, &settings.mode).await?;
+        let (client, landed) = Client::open(host.address, &settings.mode.client()).await?;
         let Some(place) = landed else {
             clients.push((client, None));
             continue;

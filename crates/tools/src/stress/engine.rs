@@ -23,15 +23,15 @@ use wire::{Opcode, ProtocolError};
 
 pub(super) use recover::Recovery;
 
-use super::client::FRAME_BYTES_MAX;
 use super::cluster::{Cluster, Lanes, Tablets};
 use super::distribution::Distribution;
 use super::operation::{Job, Operation, Permits, Verdict};
-use super::pipe::Pipe;
 use super::random::JavaRandom;
 use super::report::Interval;
 use super::seeds::SeedManager;
 use super::settings::{Errors, Level};
+use crate::client::FRAME_BYTES_MAX;
+use crate::client::pipe::Pipe;
 
 /// The server has forgotten a statement (native_protocol_v5.spec §9).
 const UNPREPARED: i32 = 0x2500;

@@ -8,8 +8,9 @@ use wire::frame::HEADER_BYTES;
 use wire::{Compressor, Consistency, ProtocolVersion, ValueRef};
 
 use super::StressError;
-use super::client::Prepared;
 use super::seeds::{Seed, SeedManager};
+use crate::client::pipe::set_length;
+use crate::client::{ClientError, Prepared};
 
 /// Operations still allowed.
 #[derive(Debug, Clone, Copy)]
@@ -104,9 +105,6 @@ pub(super) struct Dialect {
     pub(super) consistency: Consistency,
 }
 
-/// Place of a body's length in a frame.
-const LENGTH_AT: std::ops::Range<usize> = 5..HEADER_BYTES;
-
 impl Dialect {
     /// The parameters of every request.
     pub(super) fn parameters(&self) -> Parameters<'static> {
@@ -122,7 +120,8 @@ impl Dialect {
         let mut frame = Vec::new();
         let plain = ClientConnection { compression: None, ..self.connection };
         let options = RequestOptions::default();
-        plain.append_request(&mut frame, 0, request, &options, &mut Compressor::default())?;
+        let appended = plain.append_request(&mut frame, 0, request, &options, &mut Compressor::default());
+        appended.map_err(ClientError::from)?;
         Ok(frame)
     }
 
@@ -183,12 +182,6 @@ impl Template {
         out.extend_from_slice(&self.tail);
         set_length(out);
     }
-}
-
-/// Writes the length of its body into a frame.
-pub(super) fn set_length(frame: &mut [u8]) {
-    let length = (frame.len() - HEADER_BYTES) as u32;
-    frame[LENGTH_AT].copy_from_slice(&length.to_be_bytes());
 }
 
 /// Appends a value written by `fill`, preceded by its length; returns its place.

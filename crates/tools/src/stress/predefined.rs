@@ -4,13 +4,13 @@ use model::hex;
 use wire::client::{ClientRequest, ResponseBody};
 
 use super::StressError;
-use super::client::Client;
 use super::cluster::token_of;
 use super::distribution::{Distribution, Factory, Ratio};
 use super::generate::{Generator, Kind, Spread};
 use super::operation::{Dialect, Job, Operation, Permits, Template, Verdict, append_null, append_value};
 use super::seeds::SeedManager;
 use super::settings::{Predefined as What, Settings};
+use crate::client::Client;
 
 /// One of the predefined operations.
 pub(super) struct Predefined {

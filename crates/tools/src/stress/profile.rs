@@ -17,13 +17,13 @@ use serde::Deserialize;
 
 use super::StressError;
 use super::action::execute_once;
-use super::client::{Client, Prepared};
 use super::console::tell;
 use super::distribution::{Factory, RatioFactory};
 use super::generate::{Generator, Kind, Spread};
 use super::operation::{Dialect, Operation};
 use super::partition::{PartitionGenerator, Place};
 use super::settings::{Order, Settings};
+use crate::client::{Client, Prepared};
 
 /// Prefix of a column's name in the text that distinguishes its values from those of other columns.
 const SEED_PREFIX: &str = "seed for stress";
@@ -305,7 +305,8 @@ impl Profile {
 
     /// Empties the table.
     pub(super) async fn truncate(&self, control: &mut Client) -> Result<(), StressError> {
-        control.execute(&format!("TRUNCATE {}.{}", quoted(&self.keyspace), quoted(&self.table))).await
+        let truncate = format!("TRUNCATE {}.{}", quoted(&self.keyspace), quoted(&self.table));
+        Ok(control.execute(&truncate).await?)
     }
 
     fn table(&self) -> Result<&Table, StressError> {

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use super::super::StressError;
-use super::super::client::{Client, Landed};
 use super::super::cluster::{self, Cluster, Host, Lanes};
 use super::super::console::tell;
-use super::super::pipe::Pipe;
 use super::super::settings::{Mode, Settings};
+use crate::client::pipe::Pipe;
+use crate::client::{Client, ClientError, Landed};
 
 /// Connections to all servers that can be reached.
 pub(super) struct Connected {
@@ -47,7 +47,7 @@ pub(super) async fn connect_all(
                 lanes
             }
             // What one server refuses is refused by the others.
-            Err(error @ StressError::Server { .. }) => return Err(error),
+            Err(error @ StressError::Client(ClientError::Server { .. })) => return Err(error),
             Err(error) => {
                 tell(&format!("Left out: {error}"));
                 last = Some(error);
@@ -83,7 +83,7 @@ async fn connect(
 }
 
 async fn open(address: SocketAddr, keyspace: &str, mode: &Mode) -> Result<Client, StressError> {
-    let (mut client, _) = Client::open(address, mode).await?;
+    let (mut client, _) = Client::open(address, &mode.client()).await?;
     client.execute(keyspace).await?;
     Ok(client)
 }

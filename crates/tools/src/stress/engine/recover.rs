@@ -13,9 +13,9 @@ use std::time::Duration;
 use reactor::{Deadline, Group, Instant, now};
 
 use super::{LoadEngine, Run};
+use crate::client::Client;
+use crate::client::pipe::Pipe;
 use crate::stress::StressError;
-use crate::stress::client::Client;
-use crate::stress::pipe::Pipe;
 use crate::stress::settings::Mode;
 
 /// How long an answer may take before its try has failed, as in the Java driver.
@@ -52,7 +52,7 @@ impl Recovery {
 
     /// Prepares the statements on a new connection to the server of `index`, for all connections to it.
     async fn prepare(&self, index: usize) -> Result<Client, StressError> {
-        let (mut client, _) = Client::open(self.addresses[index], &self.mode).await?;
+        let (mut client, _) = Client::open(self.addresses[index], &self.mode.client()).await?;
         client.execute(&self.keyspace).await?;
         let statements = self.statements.borrow().clone();
         for statement in statements {

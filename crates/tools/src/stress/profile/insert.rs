@@ -6,8 +6,8 @@ use wire::client::{ClientRequest, ResponseBody};
 use wire::request::{BatchKind, BatchStatementKind};
 
 use super::{BATCH_STATEMENTS_MAX, Profile, ROWS_WITHOUT_WARNING, quoted, routing_key};
+use crate::client::{Client, Prepared};
 use crate::stress::StressError;
-use crate::stress::client::{Client, Prepared};
 use crate::stress::cluster::token_of;
 use crate::stress::console::tell;
 use crate::stress::distribution::{Distribution, Ratio};

@@ -5,7 +5,7 @@ use wire::ValueRef;
 use wire::client::{ClientRequest, Parameters, ResponseBody};
 
 use super::{PAGE_ROWS, routing_key};
-use crate::stress::client::Prepared;
+use crate::client::Prepared;
 use crate::stress::cluster::token_of;
 use crate::stress::distribution::Ratio;
 use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict};

@@ -7,8 +7,8 @@ use wire::client::ResponseBody;
 
 use super::query::page_frame;
 use super::{Profile, quoted, routing_key};
+use crate::client::{Client, Prepared};
 use crate::stress::StressError;
-use crate::stress::client::{Client, Prepared};
 use crate::stress::cluster::token_of;
 use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict};
 use crate::stress::partition::{Partition, PartitionGenerator, Place};

@@ -1,9 +1,12 @@
 //! The servers and the protocol options: `-node`, `-port`, `-mode`, `-transport`, `-jmx`,
 //! `-credentials-file`.
 
+use std::time::Duration;
+
 use wire::{Compression, ProtocolVersion};
 
 use super::groups_or_help;
+use crate::client::Options;
 use crate::stress::StressError;
 use crate::stress::arguments::Arguments;
 use crate::stress::options::{ANYTHING, DIGITS, Group, Pattern, SOMETHING, flag, simple};
@@ -32,6 +35,25 @@ pub(super) fn node_groups() -> Vec<Group> {
         simple("file=", ANYTHING, None, "Node file (one per line)"),
         simple("", NODES, Some("localhost"), "comma delimited list of nodes"),
     ])]
+}
+
+/// How long one step of setting up may take.
+const STEP_TIME_MAX: Duration = Duration::from_secs(30);
+
+impl Mode {
+    /// How its connections are made.
+    pub(in crate::stress) fn client(&self) -> Options {
+        Options {
+            driver: "ceto stress",
+            version: self.version,
+            compression: self.compression,
+            wants_tablets: true,
+            user: self.user.clone(),
+            password: self.password.clone(),
+            may_be_nobody: true,
+            step_time: STEP_TIME_MAX,
+        }
+    }
 }
 
 impl Nodes {

@@ -15,20 +15,22 @@ use wire::frame::{Direction, Frame, HEADER_BYTES};
 use wire::segment::{Decoded, SegmentDecoder, SegmentEncoder, SegmentFormat};
 use wire::{Compressor, Flags, FrameHeader, ProtocolError};
 
-use super::client::{Client, FRAME_BYTES_MAX};
+use super::{Client, FRAME_BYTES_MAX};
 
 /// No worker waits for the answer.
 const ABANDONED: u32 = u32::MAX;
 /// The stream is not in use.
 const FREE: u32 = u32::MAX - 1;
+/// Place of the body's length in a header.
+const LENGTH_AT: std::ops::Range<usize> = 5..HEADER_BYTES;
 /// Stream ids of a connection.
 const STREAMS_MAX: usize = 1 << 15;
 /// An emptied buffer above this is given back.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
 /// A connection under load.
-pub(super) struct Pipe {
-    pub(super) stream: Rc<Stream>,
+pub(crate) struct Pipe {
+    pub(crate) stream: Rc<Stream>,
     connection: ClientConnection,
     segments: Option<SegmentFormat>,
     /// Frames to be sent.
@@ -50,7 +52,7 @@ struct Slots {
 
 impl Pipe {
     /// Puts a set-up connection under load, with at most `requests_max` in flight.
-    pub(super) fn new(client: &Client, requests_max: usize) -> Self {
+    pub(crate) fn new(client: &Client, requests_max: usize) -> Self {
         Self {
             stream: client.stream.clone(),
             connection: client.connection,
@@ -70,19 +72,19 @@ impl Pipe {
 
     /// Whether one more request may go this way.
     #[inline]
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let slots = self.slots.borrow();
         let has_stream = !slots.free.is_empty() || slots.workers.len() < STREAMS_MAX;
         !self.closed.get() && slots.in_flight < slots.max && has_stream
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.get()
     }
 
     /// Queues a frame of `worker` for sending; returns its stream.
     #[inline]
-    pub(super) fn send(&self, frame: &[u8], worker: u32) -> u16 {
+    pub(crate) fn send(&self, frame: &[u8], worker: u32) -> u16 {
         let stream = self.slots.borrow_mut().take(worker);
         let mut out = self.out.borrow_mut();
         let was_empty = out.is_empty();
@@ -94,7 +96,7 @@ impl Pipe {
             // A body too large for a compressed length is sent uncompressed.
             if compressor.compress_body(kind, &mut out, start + HEADER_BYTES).is_ok() {
                 out[start + 1] |= Flags::COMPRESSED;
-                super::operation::set_length(&mut out[start..]);
+                set_length(&mut out[start..]);
             }
         }
         if was_empty {
@@ -104,14 +106,14 @@ impl Pipe {
     }
 
     /// Notes that no worker waits for the answer on `stream` any more.
-    pub(super) fn abandon(&self, stream: u16) {
+    pub(crate) fn abandon(&self, stream: u16) {
         if let Some(worker) = self.slots.borrow_mut().workers.get_mut(usize::from(stream)) {
             *worker = ABANDONED;
         }
     }
 
     /// Ends the connection; returns the workers that waited for answers.
-    pub(super) fn close(&self) -> Vec<u32> {
+    pub(crate) fn close(&self) -> Vec<u32> {
         self.closed.set(true);
         self.stream.shutdown();
         self.wake.notify_all();
@@ -122,7 +124,7 @@ impl Pipe {
     }
 
     /// Sends queued frames, until the connection is closed.
-    pub(super) async fn send_all(&self) {
+    pub(crate) async fn send_all(&self) {
         let (mut spare, mut packed) = (Vec::new(), Vec::new());
         let mut encoder = self.segments.map(SegmentEncoder::new);
         loop {
@@ -152,7 +154,7 @@ impl Pipe {
     }
 
     /// Receives until the connection ends; `take` gets every batch of frames as it arrived.
-    pub(super) async fn receive_all(&self, mut take: impl FnMut(&[u8]) -> Result<usize, ProtocolError>) {
+    pub(crate) async fn receive_all(&self, mut take: impl FnMut(&[u8]) -> Result<usize, ProtocolError>) {
         let mut decoder =
             self.segments.map(|format| SegmentDecoder::new(format, Direction::Response, FRAME_BYTES_MAX));
         // The rest of the last chunk, raw, and the rest of the last frames.
@@ -185,7 +187,7 @@ impl Pipe {
 
     /// Reads one frame: the waiting worker, and the header and body after decompression into `plain`.
     #[inline]
-    pub(super) fn open<'a>(
+    pub(crate) fn open<'a>(
         &self,
         frame: &Frame<'a>,
         plain: &'a mut Vec<u8>,
@@ -203,9 +205,15 @@ impl Pipe {
         Ok((worker, header, frame.body))
     }
 
-    pub(super) fn connection(&self) -> &ClientConnection {
+    pub(crate) fn connection(&self) -> &ClientConnection {
         &self.connection
     }
+}
+
+/// Writes the length of the body into the header of a whole frame.
+pub(crate) fn set_length(frame: &mut [u8]) {
+    let length = (frame.len() - HEADER_BYTES) as u32;
+    frame[LENGTH_AT].copy_from_slice(&length.to_be_bytes());
 }
 
 /// Calls `take` with the rest joined to the new bytes.
