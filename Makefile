@@ -9,6 +9,7 @@
 #   make sanitize the memory crate's tests under the address sanitizer
 #   make dist     the program as packages ship it, optimized as a whole: a build that takes long, and much memory
 #   make deb      a Debian package of it
+#   make upgrade  nodes of an earlier build and of this one in one cluster under load, there and back (nightly)
 #   make exchange a real Cassandra takes our table files and answers with the same rows (nightly)
 
 CARGO ?= cargo
@@ -19,7 +20,7 @@ export CARGO_TERM_COLOR ?= auto
 # once more. This is how `cargo clippy` calls its driver; the words between warnings separate arguments.
 LINTED = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
-.PHONY: run release dist deb check lint unit test cassandra-tools compat stress crash differential exchange sanitize sim bench fuzz clean-data
+.PHONY: run release dist deb check lint unit test cassandra-tools compat stress crash differential upgrade exchange sanitize sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
@@ -69,6 +70,9 @@ crash: release
 
 differential: release
 	$(if $(STATEMENTS),COUNT=$(STATEMENTS) )tests/differential/run.sh
+
+upgrade: release
+	tests/upgrade/run.sh
 
 exchange: release
 	tests/exchange/run.sh
