@@ -11,6 +11,7 @@
 #   make deb      a Debian package of it
 #   make upgrade  nodes of an earlier build and of this one in one cluster under load, there and back (nightly)
 #   make judge    conditional writes while nodes are killed, held and cut off, judged by porcupine (nightly)
+#   make differential-three   three nodes beside three of a real Cassandra at every level, with nodes down (nightly)
 #   make exchange a real Cassandra takes our table files and answers with the same rows (nightly)
 
 CARGO ?= cargo
@@ -21,7 +22,7 @@ export CARGO_TERM_COLOR ?= auto
 # once more. This is how `cargo clippy` calls its driver; the words between warnings separate arguments.
 LINTED = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
-.PHONY: run release dist deb check lint unit test cassandra-tools compat stress crash differential upgrade judge exchange sanitize sim bench fuzz clean-data
+.PHONY: run release dist deb check lint unit test cassandra-tools compat stress crash differential upgrade judge differential-three exchange sanitize sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
@@ -77,6 +78,9 @@ upgrade: release
 
 judge: release
 	tests/judge/run.sh
+
+differential-three: release
+	tests/differential/three.sh
 
 exchange: release
 	tests/exchange/run.sh
