@@ -9,6 +9,9 @@
 #   make sanitize the memory crate's tests under the address sanitizer
 #   make dist     the program as packages ship it, optimized as a whole: a build that takes long, and much memory
 #   make deb      a Debian package of it
+#   make upgrade  nodes of an earlier build and of this one in one cluster under load, there and back (nightly)
+#   make judge    conditional writes while nodes are killed, held and cut off, judged by porcupine (nightly)
+#   make differential-three   three nodes beside three of a real Cassandra at every level, with nodes down (nightly)
 #   make exchange a real Cassandra takes our table files and answers with the same rows (nightly)
 
 CARGO ?= cargo
@@ -19,7 +22,7 @@ export CARGO_TERM_COLOR ?= auto
 # once more. This is how `cargo clippy` calls its driver; the words between warnings separate arguments.
 LINTED = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
-.PHONY: run release dist deb check lint unit test cassandra-tools compat stress crash differential exchange sanitize sim bench fuzz clean-data
+.PHONY: run release dist deb check lint unit test cassandra-tools compat stress crash differential upgrade judge differential-three exchange sanitize sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
@@ -69,6 +72,15 @@ crash: release
 
 differential: release
 	$(if $(STATEMENTS),COUNT=$(STATEMENTS) )tests/differential/run.sh
+
+upgrade: release
+	tests/upgrade/run.sh
+
+judge: release
+	tests/judge/run.sh
+
+differential-three: release
+	tests/differential/three.sh
 
 exchange: release
 	tests/exchange/run.sh

@@ -14,10 +14,11 @@ from native import Connection, Refused
 
 REPO = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("CETO", REPO / "target" / "release" / "ceto"))
-RUNS = REPO / ".cache" / "runs" / "cluster"
 PATIENCE_SECONDS = 60
 # Loopback addresses that no other test listens on: the last byte of the first node's.
 FIRST = int(os.environ.get("FIRST", "21"))
+# Two suites that run at once have two addresses, and so two folders.
+RUNS = REPO / ".cache" / "runs" / f"cluster-{FIRST}"
 INVALID, ALREADY_EXISTS = 0x2200, 0x2400
 KEYSPACE = "CREATE KEYSPACE {} WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}}"
 
@@ -38,12 +39,13 @@ class Node:
         self.number, self.address = number, f"127.0.0.{FIRST + number - 1}"
         self.work = RUNS / f"node-{number}"
         self.seeds, self.name, self.shards, self.process = seeds, name, shards, None
+        self.binary = BINARY
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         (self.work / "config.yaml").write_text(f"cluster_name: {name}\n")
 
     def start(self):
-        command = [BINARY, "server", "--config", self.work / "config.yaml", "--workdir", self.work / "data"]
+        command = [self.binary, "server", "--config", self.work / "config.yaml", "--workdir", self.work / "data"]
         command += ["--listen", self.address, "--seeds", self.seeds, "--smp", str(self.shards), "--memory", "256M", "--overprovisioned"]
         with open(self.work / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)

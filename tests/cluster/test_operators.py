@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 import subprocess
 import threading
 import unittest
@@ -114,6 +115,40 @@ class Operators(Nodes):
         self.assertEqual(refused.exception.code, UNAVAILABLE)
         self.assertRegex(refused.exception.message, rf"level ALL; down: {nodes[2].address} for \d+ s$")
         self.metrics(nodes)
+
+    def test_a_drained_node_that_lives_on_is_missed_by_nobody(self):
+        nodes = self.nodes(3)
+        for node in nodes:
+            node.start()
+        for node in nodes:
+            node.ready()
+        self.agree(nodes)
+        for node in nodes:
+            until("all to be up", lambda: get(node, "/failure_detector/count/endpoint/up") == 3)
+        nodes[0].query(KEYSPACE.format("d"))
+        nodes[0].query("CREATE TABLE d.t (k int PRIMARY KEY, v int)")
+        for key in range(50):
+            ask(nodes[0], f"INSERT INTO d.t (k, v) VALUES ({key}, 0)", ALL)
+        with subprocess.Popen([BINARY, "ctl", "-h", nodes[2].address, "drain"], stdout=subprocess.DEVNULL) as drain:
+            # From before it is drained until the others have known it as down for a while.
+            seen_down = 0
+            for number in range(10_000):
+                key, asked = number % 50, nodes[number % 2]
+                ask(asked, f"INSERT INTO d.t (k, v) VALUES ({key}, {number})", QUORUM)
+                self.assertEqual(ask(asked, f"SELECT v FROM d.t WHERE k = {key}", QUORUM), [[struct.pack(">i", number)]])
+                self.assertEqual(len(ask(asked, "SELECT k FROM d.t", QUORUM)), 50)
+                seen_down += all(get(node, "/gossiper/endpoint/down") == [nodes[2].address] for node in nodes[:2])
+                if seen_down > 50:
+                    break
+            self.assertEqual((drain.wait(60), seen_down), (0, 51))
+        ctl(nodes[2], "drain")
+        self.assertEqual(get(nodes[2], "/storage_service/operation_mode"), "DRAINED")
+        self.assertIn(nodes[2].address, ctl(nodes[2], "status"))
+        self.assertEqual(nodes[2].end(), 0, nodes[2].log()[-2000:])
+        nodes[2].start().ready()
+        for node in nodes:
+            until("all to be up", lambda: get(node, "/failure_detector/count/endpoint/up") == 3)
+        self.assertEqual(len(ask(nodes[2], "SELECT k FROM d.t", ALL)), 50)
 
     def metrics(self, nodes):
         """A hint or a read brings a node what it lacks, and what is said of the others is in the metrics."""

@@ -27,13 +27,13 @@ fn may_lead(voter: NodeNumber) -> bool {
 }
 
 /// Takes leave of the other nodes, on each shard of a node that ends: leadership goes to another voter, and
-/// the transport stops. Nothing happens on a node without a network.
+/// the transport stops. Nothing happens on a node without a network, or that has left before.
 pub async fn leave() {
     let Ok(network) = Network::here() else { return };
     if let Some(control) = ControlPlane::here()
         && let Some(membership) = control.membership()
+        && !membership.ending.replace(true)
     {
-        membership.ending.set(true);
         let group = control.group();
         let own = group.number();
         let leads = || group.status().role == Role::Leader;

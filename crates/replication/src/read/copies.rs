@@ -99,7 +99,9 @@ pub(super) async fn hand_over(
     if !lacking.is_empty() {
         let table = &reading.command.table;
         let lacking = lacking.into_iter().map(|(at, mutation)| (answers[at].0, mutation)).collect();
-        repair::write(reading.replicator, (plan, table), lacking, deadline).await?;
+        // A copy for one replica is of no use to another.
+        let spares = if reading.all_of.is_some() { SmallVec::new() } else { spares(plan, contents) };
+        repair::write(reading.replicator, (plan, table), lacking, spares, deadline).await?;
     }
     let makes_no_progress = match (&next, &rest.range) {
         (Next::Within(_, slices, _), PartitionRange::Key(_)) => *slices == rest.slices,
@@ -110,6 +112,13 @@ pub(super) async fn hand_over(
         return Err(ReplicaFailure::Failed(reason).at(answers[0].0.replica, plan.required));
     }
     Ok(go_on(next, rest))
+}
+
+/// The replicas that live and have sent no contents.
+fn spares(plan: &Plan, contents: &Contents<'_>) -> SmallVec<[Planned; 5]> {
+    let has_answered =
+        |planned: &&Planned| contents.iter().any(|(other, _)| other.replica == planned.replica);
+    plan.replicas.iter().filter(|planned| planned.is_up && !has_answered(planned)).copied().collect()
 }
 
 /// What is left of a read behind a page.

@@ -65,6 +65,8 @@ pub(crate) enum Mood {
     BreaksLate,
     /// It has no room.
     Overloaded,
+    /// It answers reads and takes no writes, as a node with a full disk does.
+    Full,
 }
 
 /// Node number, data center and rack.
@@ -125,6 +127,7 @@ impl Peers for Others {
         }
         match self.mood(node) {
             Mood::Serves | Mood::Late(_) => {}
+            Mood::Full if !matches!(call.verb, Verb::Mutate | Verb::Hint) => {}
             Mood::KeepsData if call.verb != Verb::Read => {}
             Mood::Down => panic!("node {node} is down and was asked"),
             Mood::Silent | Mood::KeepsData => return Box::pin(pending()),
@@ -136,7 +139,7 @@ impl Peers for Others {
                     broken.await
                 });
             }
-            Mood::Overloaded => return fault(PeerErrorKind::Overloaded),
+            Mood::Overloaded | Mood::Full => return fault(PeerErrorKind::Overloaded),
         }
         if self.refuse_writes.get() && matches!(call.verb, Verb::Mutate | Verb::Hint) {
             return fault(PeerErrorKind::Failed);

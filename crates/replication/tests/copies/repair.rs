@@ -146,6 +146,45 @@ fn a_repair_that_fails_fails_the_read() {
 }
 
 #[test]
+fn a_replica_that_takes_no_writes_is_replaced_by_one_that_was_not_asked() {
+    let ran = run(1, || async {
+        let nodes = Nodes::open(&RF3, &THREE, &[1, 2, 3], 1000).await;
+        give(&nodes, &[1], 1, BASE, Kind::Insert(0, 0, 1, false)).await;
+        nodes.others.set(2, Mood::Full);
+        let reader = read(&nodes, Consistency::Quorum).await.expect("node 3 is there");
+        assert_eq!(reader.partitions.len(), 1);
+        assert_eq!(verbs(&nodes), [(2, Verb::Digest), (2, Verb::Read), (3, Verb::Mutate)]);
+        assert!(stored(&nodes, 3).await.contains("row [0, 0]"), "a later quorum without node 1 has it");
+        // A page of several partitions, each of which node 2 lacks.
+        for key in 2..6 {
+            let kind = Kind::Insert(0, 0, 1, false);
+            let write = Write { key, timestamp: 1, local: 0, base: BASE, kind };
+            nodes.give(1, &write.mutation(&nodes.table)).await;
+        }
+        let all =
+            ReadCommand { range: PartitionRange::all(), ..command(&nodes, nodes.table.id(), Slice::all()) };
+        let (deadline, mut reader) = (Deadline::after(Duration::from_secs(2)), Reader::new(None, None));
+        let limits = ReadLimits::default();
+        let ended = nodes.replicator.read(&all, limits, Consistency::Quorum, deadline, &mut reader).await;
+        assert_eq!((ended.map_err(|error| error.to_string()), reader.partitions.len()), (Ok(()), 5));
+        let mut third = Heard::new(BASE, false, None);
+        let of_third =
+            ReadCommand { range: PartitionRange::all(), ..command(&nodes, id_of(3), Slice::all()) };
+        nodes.storage().read_raw(&of_third, &mut third).await.expect("a raw read");
+        assert_eq!(third.parts.len(), 5, "all of them are on node 3");
+        // Without a spare the data may be lost to the next reader.
+        give(&nodes, &[1], 2, BASE, Kind::Insert(1, 0, 1, false)).await;
+        nodes.others.set(3, Mood::Full);
+        for level in [Consistency::Quorum, Consistency::All] {
+            let error = read(&nodes, level).await.expect_err("no other node takes writes");
+            assert!(matches!(error, ReplicationError::TimedOut { data_present: true, .. }), "{error:?}");
+        }
+        nodes.close();
+    });
+    assert_eq!(ran, Ok(()));
+}
+
+#[test]
 fn a_write_goes_on_behind_its_answer() {
     let ran = run(1, || async {
         let nodes = Nodes::open(&RF3, &THREE, &[1, 2, 3], 1000).await;

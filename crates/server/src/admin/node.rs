@@ -352,8 +352,8 @@ async fn close_transport(node: &NodeState) -> Result<(), ApiError> {
     disconnected.await.map(drop)
 }
 
-/// Ends the native transport and writing: memtables are flushed and the commit log is closed. Only a restart
-/// undoes it.
+/// Ends the native transport, connections with other nodes, and writing: memtables are flushed and the commit
+/// log is closed. Only a restart undoes it.
 pub(crate) async fn drain() -> Result<(), ApiError> {
     let node = NodeState::here()?;
     let Ok(_turn) = node.changing.acquire(1).await else { return Err(ApiError::unavailable("busy")) };
@@ -363,6 +363,9 @@ pub(crate) async fn drain() -> Result<(), ApiError> {
     node.mode.set(Mode::Draining);
     reactor::info!("draining by request");
     close_transport(&node).await?;
+    // A node that answered reads of others and refused their writes would fail reads that have to repair it.
+    on_each(Group::ADMIN, |shard: Rc<Shard>| async move { shard.leave().await.map_err(ApiError::failed) })
+        .await?;
     on_each(Group::ADMIN, |shard: Rc<Shard>| async move { shard.drain().await.map_err(ApiError::failed) })
         .await?;
     node.mode.set(Mode::Drained);
