@@ -21,21 +21,10 @@ use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{Tablet, WriteGuard};
 
-/// Rows and deletions of ranges that a memtable takes in one go; more are applied in steps.
-const PARTS_AT_ONCE: usize = 1000;
-/// A mutation of fewer bytes has fewer parts.
-const BYTES_AT_ONCE: usize = 8 * PARTS_AT_ONCE;
-
-/// Whether a mutation is applied in steps.
+/// Whether a mutation that is not parsed is applied in steps.
 #[inline]
-pub(crate) fn takes_steps(mutation: &MutationView<'_>) -> bool {
-    mutation.part_count() > PARTS_AT_ONCE
-}
-
-/// As [`takes_steps`], of a mutation that is not parsed.
-#[inline]
-fn is_long(mutation: &[u8]) -> Result<bool, StorageError> {
-    Ok(mutation.len() >= BYTES_AT_ONCE && takes_steps(&MutationView::trusted(mutation)?))
+fn takes_steps(mutation: &[u8]) -> Result<bool, StorageError> {
+    Ok(mutation.len() >= Tablet::BYTES_AT_ONCE && Tablet::takes_steps(&MutationView::trusted(mutation)?))
 }
 
 /// The demands of a write besides those that every write has.
@@ -263,7 +252,7 @@ impl Storage {
         mutation: &[u8],
         deadline: Deadline,
     ) -> Result<Option<Applying>, StorageError> {
-        if tablet.is_closed() || is_long(mutation)? {
+        if tablet.is_closed() || takes_steps(mutation)? {
             return Ok(None);
         }
         let Some((pending, writing)) = self.put(mutation, tablet, durable)? else { return Ok(None) };

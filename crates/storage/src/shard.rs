@@ -13,7 +13,6 @@ use model::mutation::MutationView;
 use model::schema::{Schema, TableId};
 use reactor::{Deadline, Event, Gate};
 
-use crate::apply::takes_steps;
 use crate::cache::RowCache;
 use crate::clock::FutureWrites;
 use crate::commitlog::{Commitlog, CommitlogStats, Hold, KeptBatch};
@@ -267,7 +266,7 @@ impl Storage {
     /// As [`Storage::insert`]; a long mutation is applied in steps, between which others run. The caller has
     /// begun a write of the tablet.
     pub(crate) async fn insert_soon(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<&Hold>) {
-        if !takes_steps(view) {
+        if !Tablet::takes_steps(view) {
             self.insert(tablet, view, hold);
             return;
         }

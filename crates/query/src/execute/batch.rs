@@ -73,8 +73,7 @@ pub async fn parts(
     out: &mut Response,
 ) -> Result<(), QueryError> {
     engine.statements().batch(kind, parts.iter().map(|part| part.plan));
-    let (columns, values);
-    let with_json;
+    let (columns, values, with_json);
     let parts = if parts.iter().any(|part| part.plan.json.is_some()) {
         columns = json_columns(parts)?;
         values = json_values(parts, &columns);
@@ -94,8 +93,8 @@ pub async fn parts(
     if parts.iter().any(|part| part.plan.condition.is_some()) {
         return conditional::batch(engine, request, parts, timeout, out).await;
     }
-    let moment = modify::moment(engine, request);
-    let moment = Moment { timestamp: timestamp.unwrap_or(moment.timestamp), ..moment };
+    let mut moment = modify::moment(engine, request);
+    moment.timestamp = timestamp.unwrap_or(moment.timestamp);
     let counters = parts.iter().find(|part| part.plan.route == Route::Counter);
     if let Some(part) = counters {
         counter::check_level(request.parameters.consistency, &part.plan.table)?;

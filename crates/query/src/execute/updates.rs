@@ -93,8 +93,8 @@ pub fn has_long_values(plan: &ModifyPlan, binding: &Binding<'_>) -> bool {
     plan.collections && binding.values.iter().any(is_long)
 }
 
-/// Calls `add`, which makes the writes of `plan` with these values: in slices if there may be many keys, rows or
-/// elements.
+/// Calls `add`, which makes the writes of `plan` with these values: in slices if there may be many keys, rows
+/// or elements.
 ///
 /// # Errors
 /// Those of `add`.

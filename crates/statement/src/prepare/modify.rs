@@ -352,10 +352,9 @@ fn assemble(
     let sets = if plain { marker_sets::of(&regulars) } else { None };
     let key = if plain { key_of_one_marker(table, &restrictions) } else { None };
     let only_row = plain && table.clustering_orders().is_empty() && restrictions.null_tail == 0;
-    let collections = regulars.iter().chain(&statics).any(|operation| operation.column.ty.is_multi_cell());
     Ok(ModifyPlan {
         plain,
-        collections,
+        collections: regulars.iter().chain(&statics).any(|operation| operation.column.ty.is_multi_cell()),
         long_text: false,
         sets,
         key: key.map(Box::new),

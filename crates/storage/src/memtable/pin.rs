@@ -1,8 +1,8 @@
 //! Keeps the versions of a partition that a paused reader stands on, and folds them together afterwards.
 //!
 //! Folding moves a few rows and range tombstones at a time, from a version that is not pinned into the first
-//! one that is not pinned. Until the version is empty, reads merge both, so a reader that comes in between sees
-//! the same rows. The next pin that goes moves the next ones.
+//! one that is not pinned. Until the version is empty, reads merge both, so a reader that comes in between
+//! sees the same rows. The next pin that goes moves the next ones.
 
 use std::rc::Rc;
 
@@ -72,8 +72,8 @@ impl Inner {
         self.records_bytes -= size_of::<Version>();
     }
 
-    /// Folds the last version into an earlier one if neither is pinned, [`FOLD_MAX`] at a time. Returns whether
-    /// there may be more to fold.
+    /// Folds the last version into an earlier one if neither is pinned, [`FOLD_MAX`] at a time. Returns
+    /// whether there may be more to fold.
     pub(super) fn fold(&mut self, table: &Table, at: u32) -> bool {
         let mut left = FOLD_MAX;
         while left > 0 {

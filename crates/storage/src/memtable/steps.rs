@@ -14,8 +14,8 @@ use super::{Inner, Memtable, Version};
 use crate::commitlog::Hold;
 
 impl Memtable {
-    /// As [`Memtable::apply`], giving way between the rows: to be called below `reactor::in_slices`, by a caller
-    /// that keeps the memtable from being sealed meanwhile.
+    /// As [`Memtable::apply`], giving way between the rows: to be called below `reactor::in_slices`, by a
+    /// caller that keeps the memtable from being sealed meanwhile.
     pub(crate) fn apply_in_steps(&self, table: &Table, mutation: &MutationView<'_>, hold: Option<&Hold>) {
         let (at, version) = {
             let mut inner = self.inner.borrow_mut();

@@ -293,6 +293,17 @@ impl Tablet {
         active.apply(&self.table.borrow(), mutation, hold);
     }
 
+    /// Rows and deletions of ranges that a memtable takes in one go; more are applied in steps.
+    const PARTS_AT_ONCE: usize = 1000;
+    /// A mutation of fewer bytes has fewer parts.
+    pub(crate) const BYTES_AT_ONCE: usize = 8 * Self::PARTS_AT_ONCE;
+
+    /// Whether a mutation is applied in steps.
+    #[inline]
+    pub(crate) fn takes_steps(mutation: &MutationView<'_>) -> bool {
+        mutation.part_count() > Self::PARTS_AT_ONCE
+    }
+
     /// As [`Tablet::apply`], in steps: see [`Memtable::apply_in_steps`].
     pub(crate) fn apply_in_steps(&self, mutation: &MutationView<'_>, hold: Option<&Hold>) {
         let active = self.memtables.borrow().last().map(Rc::clone);

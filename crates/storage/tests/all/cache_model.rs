@@ -493,8 +493,9 @@ proptest! {
     }
 }
 
-/// All `rows` rows of a partition get one value at a time while it is read in every way, flushed, compacted and
-/// evicted. No reader may see two values, nor one that is older than the last acknowledged before it began.
+/// All `rows` rows of a partition get one value at a time while it is read in every way, flushed, compacted
+/// and evicted. No reader may see two values, nor one that is older than the last acknowledged before it
+/// began.
 fn whole_mutations(seed: u64, memory: usize, rows: i32) -> Result<(), String> {
     let mut world = World::new(seed);
     let done = Rc::new(Cell::new(false));

@@ -125,8 +125,8 @@ pub(super) struct HeldList {
 }
 
 impl HeldList {
-    /// Takes the stored elements, and the changes that came since it was called last. `existing` is the stored
-    /// row, unless the statement deletes the list.
+    /// Takes the stored elements, and the changes that came since it was called last. `existing` is the
+    /// stored row, unless the statement deletes the list.
     pub(super) fn follow(
         &mut self,
         table: &Table,

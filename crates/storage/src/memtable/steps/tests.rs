@@ -86,8 +86,8 @@ impl Written {
     }
 }
 
-/// All that some versions of a partition say: the deletion, and the latest value of the static row and of each
-/// row.
+/// All that some versions of a partition say: the deletion, and the latest value of the static row and of
+/// each row.
 type Said = (DeletionTime, BTreeMap<Option<Vec<u8>>, i64>);
 
 fn said(memtable: &Memtable, table: &Table, at: PartitionRef, versions: &[u32]) -> Said {
