@@ -434,8 +434,8 @@ impl<'n> Near<'n> {
     }
 }
 
-/// Where a replica on another node is at that node's present start: one on a shard that this start has not is
-/// on a remaining one, until the map is changed.
+/// The place of a replica on another node at that node's present start: one on a shard that this start has
+/// not is on a remaining one, until the map is changed.
 fn place_of(replica: Replica, node: Option<&NodeRecord>) -> Replica {
     match node {
         Some(node) if node.shards > 0 => Replica { shard: replica.shard % node.shards, ..replica },

@@ -327,8 +327,8 @@ impl Parser<'_> {
     }
 }
 
-/// What an UPDATE of many assignments has set so far: columns, each with whether its whole value was set, and
-/// fields.
+/// The columns that an UPDATE of many assignments has set so far, each with whether its whole value was set,
+/// and the fields.
 #[derive(Default)]
 struct Assigned {
     columns: BTreeMap<Ident, bool>,
